@@ -1,4 +1,4 @@
-//! Measures a shared get of a page in memory, beside a bare walk over the same memory.
+//! Measures a shared get of a page in memory, and a bare walk over the same memory.
 //!
 //! `cargo run --release -p libtp-buffer --example get_cost`
 

@@ -1,7 +1,8 @@
 //! The background writer: it cleans a few frames before a session needs them.
 //!
-//! Paper: none; LIBTP's evictor writes its victim itself. Any process may host it: a thread that calls
-//! [`BufferManager::background_step`] from time to time. Without such a thread everything works, and evictors write.
+//! Paper: none; LIBTP's evictor writes its victim itself. Any process may run the background writer: a thread that
+//! calls [`BufferManager::background_step`] from time to time. Without such a thread, sessions that need frames write
+//! pages.
 //!
 //! If a session dies here: it holds only what `write_back` describes.
 
@@ -11,17 +12,18 @@ use crate::frame::{FrameSlot, State};
 use crate::pool::PoolPart;
 use crate::{BufferManager, Result};
 
-/// How far ahead of the replacement policy the writer looks: this share of the frames, within bounds.
+/// The writer examines this share of the frames (one in `AHEAD_SHARE`), within bounds, ahead of the replacement policy.
 const AHEAD_SHARE: u32 = 8;
 const AHEAD_MIN: u32 = 16;
 const AHEAD_MAX: u32 = 1024;
-/// Nothing is written unless one in this number of the frames looked at is dirty: a batch has its price.
+/// The writer writes only if at least one in this number of the examined frames is dirty, because each batch has a
+/// fixed cost.
 const DIRTY_SHARE: usize = 4;
 
 impl BufferManager {
-    /// Looks at the frames that will make room next and writes the dirty ones, at most a batch for each shelf. Does
-    /// nothing while a pool still grows. Returns how many were written. If that is not zero, call again at once, else
-    /// in a few milliseconds. The caller holds no latch.
+    /// Examines the frames that will be replaced next, and writes the dirty frames, at most one batch for each shelf.
+    /// Does nothing while a pool still grows. Returns the number of written frames. If it is not zero, the caller
+    /// should call again at once, otherwise in a few milliseconds. The caller holds no latch.
     ///
     /// # Errors
     /// As [`BufferManager::write_all`]; a page that could not be written stays dirty.
@@ -40,13 +42,13 @@ impl BufferManager {
     }
 }
 
-/// Returns the dirty ones of the frames whose turn is next, if they are enough for a batch.
+/// Returns the dirty frames among those that will be replaced next, if there are enough for a batch.
 fn next_dirty(part: &PoolPart) -> Vec<&FrameSlot> {
     let ahead = (part.frame_count() / AHEAD_SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
     let next = part.policy().next(part, ahead);
     let looked_at = next.len();
     let is_dirty = |slot: &&FrameSlot| {
-        // Hints without the latch: the writer looks again.
+        // These are hints, read without the latch: the writer checks them again.
         slot.state() == State::Resident && !slot.is_pinned() && !slot.recovery.load().is_none()
     };
     let dirty: Vec<&FrameSlot> = next.into_iter().filter(is_dirty).collect();

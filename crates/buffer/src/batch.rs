@@ -1,19 +1,19 @@
-//! A batch of pages on their way to the disk, in private memory: room for the table of the double-write file, then the
-//! images one behind the other.
+//! A batch of pages that will be written to the disk, in private memory: room for the table of the double-write file,
+//! then the images one after the other.
 
 use crate::PageId;
 
 /// Bytes of a batch before its first image: the table.
 pub(crate) const IMAGES_AT: usize = 4096;
 
-/// A page in a batch: its name and where its image lies in the batch's bytes.
+/// A page in a batch: its name, and the place of its image in the batch's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) id: PageId,
     pub(crate) range: std::ops::Range<usize>,
 }
 
-/// A batch in private memory: room for the table, then the images in the order they were added.
+/// A batch in private memory: room for the table, then the images in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Forgets its pages and keeps the memory.
+    /// Removes all pages and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.resize(IMAGES_AT, 0);
         self.images.clear();
@@ -31,14 +31,14 @@ impl Batch {
         self.images.len()
     }
 
-    /// Copies a page in.
+    /// Adds a copy of a page.
     pub(crate) fn push(&mut self, id: PageId, page: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(page);
         self.images.push(Image { id, range: start..self.bytes.len() });
     }
 
-    /// Keeps the first pages only.
+    /// Keeps only the first `pages` pages.
     pub(crate) fn truncate(&mut self, pages: usize) {
         self.images.truncate(pages);
         self.bytes.truncate(self.images.last().map_or(IMAGES_AT, |image| image.range.end));
@@ -57,7 +57,7 @@ impl Batch {
         &mut self.bytes[self.images[index].range.clone()]
     }
 
-    /// Returns the images sorted by home. Images that lie side by side here and at home are one run.
+    /// Returns the images sorted by home. Images that are adjacent both in the batch and at home become one run.
     pub(crate) fn home_runs(&self) -> Vec<Image> {
         let mut images = self.images.clone();
         images.sort_unstable_by_key(|image| image.id);
@@ -89,7 +89,7 @@ mod tests {
         }
         let runs: Vec<(u32, usize)> =
             batch.home_runs().iter().map(|run| (run.id.page().raw(), batch.page(run).len() / 4096)).collect();
-        // Page 4 follows page 3, but its image does not lie behind the image of page 3.
+        // Page 4 follows page 3, but its image does not follow the image of page 3.
         assert_eq!(runs, [(1, 1), (2, 2), (4, 1), (9, 1), (1, 1)]);
     }
 }

@@ -1,9 +1,9 @@
-//! A count in the region that only grows, as one process knows it.
+//! A lower bound that one process knows of a growing count in the region.
 //!
-//! If a wild store made a count (all frames, all pools) smaller, a loop over it would silently leave out the rest:
-//! dirty pages would not be written. So each process remembers a value that the count certainly reached. A count that
-//! was changed in a section may go back if the session dies. So its value is certain only for a session that holds the
-//! latch that guards the count.
+//! If a wild store made a count (of all frames, of all pools) smaller, a loop over the count would silently omit the
+//! rest: dirty pages would not be written. So each process remembers a value that the count has certainly reached. A
+//! change of the count in a section is rolled back if the session dies. So the count's value is certain only for a
+//! session that holds the latch which guards the count.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct CertainCount(AtomicU32);
 
 impl CertainCount {
-    /// Returns the count, or `None` if it has become smaller. Calls `look` after it has read the certain value, which
-    /// another thread may be raising.
+    /// Returns the count, which `look` reads; `None` if the count has become smaller. Calls `look` after it has read
+    /// the certain value, which another thread may be raising.
     pub(crate) fn look(&self, look: impl FnOnce() -> u32) -> Option<u32> {
-        // Acquire: pairs with the release below, so that this look is not older than the look that made the value
+        // Acquire: pairs with the release below, so that the count read here is not older than the count that became
         // certain.
         let certain = self.0.load(Ordering::Acquire);
         Some(look()).filter(|&now| now >= certain)
     }
 
-    /// Notes that the count is `now` and will not go back.
+    /// Notes that the count is `now` and will not be rolled back.
     #[inline]
     pub(crate) fn is_certain(&self, now: u32) {
-        // Relaxed: it only saves the store.
+        // Relaxed: the comparison only saves the store.
         if now > self.0.load(Ordering::Relaxed) {
             self.0.fetch_max(now, Ordering::AcqRel);
         }

@@ -23,7 +23,7 @@ use crate::page_header::{lsn_field, page_lsn, PageHeader};
 use crate::pool::ShelfKey;
 use crate::PageId;
 
-/// A page, latched shared. It can be read and nothing else.
+/// A page, latched shared. It can only be read.
 #[must_use = "the latch is held as long as the page is"]
 pub struct SharedPage<'p> {
     guard: SharedGuard<'p>,
@@ -56,7 +56,7 @@ impl<'p> SharedPage<'p> {
         PageHeader::of(self)
     }
 
-    /// Asks the processor for bytes of the page that will be read soon. A hint.
+    /// Prefetches bytes of the page that will be read soon. This is only a hint.
     #[inline]
     pub fn prefetch(&self, at: usize, bytes: usize) {
         self.region.prefetch(self.body.data.plus(at as u64), bytes);
@@ -111,8 +111,8 @@ impl<'p> ExclusivePage<'p> {
         PageHeader::of(self)
     }
 
-    /// Marks a clean page dirty. `recovery` returns the log's tail: no earlier log record changes the page. Called before
-    /// the append. Does not call `recovery` if the page is dirty already.
+    /// Marks a clean page dirty, before the append of the log record. `recovery` returns the log's tail: no log record
+    /// before this LSN changes the page. It is not called if the page is dirty already.
     #[inline]
     pub fn mark_dirty_with(&self, recovery: impl FnOnce() -> Lsn) {
         self.slot.mark_dirty_with(recovery);
@@ -130,7 +130,7 @@ impl<'p> ExclusivePage<'p> {
         PageMut { bytes: self.region.page_mut(self.body.data, self.body.page_bytes, &mut self.guard, section) }
     }
 
-    /// Does as [`ExclusivePage::page_mut`], for a change that a survivor makes again: [`PageMut::again`] saves nothing.
+    /// As [`ExclusivePage::page_mut`], for a change that a survivor redoes: [`PageMut::again`] saves no before-images.
     #[inline]
     pub fn page_mut_repeated<'g, 'u>(&'g mut self, section: &'g mut Section<'u>, _proof: Repeated) -> PageMut<'g, 'u> {
         let (data, page_bytes) = (self.body.data, self.body.page_bytes);
@@ -146,14 +146,14 @@ impl Deref for ExclusivePage<'_> {
     }
 }
 
-/// Proof that a survivor makes a change again if the session dies: the change's record is published, and the session
-/// has noted the record (PROTOCOLS D3). Only the session's note makes one.
+/// A proof that a survivor redoes a change if the session dies: the change's log record is published, and the session
+/// has noted it (PROTOCOLS D3). The proof can be made only from the session's note.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeated(());
 
 impl Repeated {
-    /// Returns the proof for the record at `lsn`, which the caller has appended; `None` if the session has not noted
-    /// that record. In an unprotected environment there is no record, so there is never a proof.
+    /// Returns the proof for the log record at `lsn`, which the caller has appended; `None` if the session has not
+    /// noted that record. In an unprotected environment there are no log records, so there is never a proof.
     #[inline]
     pub fn noted(session: &Session, lsn: Lsn) -> Option<Repeated> {
         let is_noted = session.has_noted(lsn.raw()) || planted("buffer: changes without a record save nothing");
@@ -192,22 +192,22 @@ impl<'g, 'u> PageMut<'g, 'u> {
     /// Saves the before-image of `range` and returns the range for writing.
     ///
     /// # Panics
-    /// If the range is out of the page's bounds.
+    /// If the range is outside the page's bounds.
     #[inline]
     pub fn range(&mut self, range: Range<usize>) -> &mut [u8] {
         self.bytes.range(range)
     }
 
-    /// Makes stores that the record of the change makes again after a death: see [`BytesMut::again`].
+    /// Makes stores that the redo of the change's log record repeats after a death: see [`BytesMut::again`].
     ///
     /// # Panics
-    /// If a store lies out of the page's bounds. Nothing was stored then.
+    /// If a store is outside the page's bounds. Nothing was stored then.
     #[inline(always)]
     pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
         self.bytes.again(stores);
     }
 
-    /// Returns the whole page for writing, without a before-image: for a page made new, whose old bytes mean nothing.
+    /// Returns the whole page for writing, without a before-image: for a new page, whose old bytes have no meaning.
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
         self.bytes.fresh()
@@ -219,13 +219,13 @@ impl<'g, 'u> PageMut<'g, 'u> {
         page_lsn(self.bytes())
     }
 
-    /// Stores the LSN of the log record that changed the page, by one store: the last of the change. A survivor takes
-    /// a page with this LSN for changed (PROTOCOLS D4).
+    /// Stores the LSN of the log record that changed the page. This is one store, and the last store of the change: for
+    /// a survivor, a page with this LSN has the whole change (PROTOCOLS D4).
     #[inline]
     pub fn set_lsn(&mut self, lsn: Lsn) {
         let (at, word) = (lsn_field().start, lsn.raw().to_le_bytes());
         if planted("buffer: the page LSN is stored byte by byte") {
-            // The highest byte comes first: while only a part is stored, the value is greater than both LSNs.
+            // The highest byte is stored first: while only a part is stored, the value is greater than both LSNs.
             (0..word.len()).rev().for_each(|nth| self.again([Store::Bytes(at + nth, &word[nth..=nth])]));
             return;
         }
@@ -233,8 +233,8 @@ impl<'g, 'u> PageMut<'g, 'u> {
     }
 }
 
-/// A pinned page: it stays in its frame without being latched. A latch taken through the pin never waits for the disk,
-/// as a change of several pages needs (PROTOCOLS D11).
+/// A pinned page: it stays in its frame while it is not latched. Latching it through the pin never waits for the disk,
+/// which a change of several pages needs (PROTOCOLS D11).
 #[must_use = "the page stays in memory as long as the pin is held"]
 pub struct Pin<'p> {
     region: &'p Region,
@@ -245,7 +245,7 @@ pub struct Pin<'p> {
 }
 
 impl<'p> Pin<'p> {
-    /// Takes over a pin that was counted already.
+    /// Makes the handle of a pin that the frame already counts.
     #[inline]
     pub(crate) fn adopt(
         region: &'p Region,
@@ -297,14 +297,14 @@ impl<'p> Pin<'p> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        // The session that repairs a dead session takes off its pins, also while the dead session still unwinds.
+        // The session that repairs a dead session removes its pins, also while the dead session still unwinds.
         if !self.session.is_dead() {
             self.slot.unpin(self.session, self.note);
         }
     }
 }
 
-/// Where a frame's page lies. Both fields are stored once, before a session can reach the frame.
+/// The place of a frame's bytes. Both fields are stored once, before a session can reach the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     data: Offset<Bytes>,
@@ -312,7 +312,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Returns where the page of `slot` lies. The frame was taken from a shelf before.
+    /// Returns the place of the bytes of the frame `slot`, which was taken from a shelf before.
     #[inline]
     pub(crate) fn taken(slot: &FrameSlot) -> Body {
         // The fields were stored before the frame first held a page, and `find` has acquired that page.
@@ -326,7 +326,7 @@ impl Body {
         region.bytes(self.data, self.page_bytes, hold)
     }
 
-    /// Returns the bytes, to be filled. No other session believes them yet.
+    /// Returns the bytes for filling. No other session uses them yet.
     #[inline]
     pub(crate) fn bytes_mut<'g>(self, region: &'g Region, hold: &'g mut impl ExclusiveHold) -> &'g mut [u8] {
         region.bytes_mut(self.data, self.page_bytes, hold)
@@ -357,7 +357,7 @@ mod tests {
         let (word, is_over) = (region.at(at), AtomicBool::new(false));
         word.publish(LSNS[0]);
         std::thread::scope(|threads| {
-            // This thread reads as a survivor does that repairs a session killed at any instruction.
+            // This thread reads like a survivor that repairs a session which was killed at any instruction.
             let reader = threads.spawn(|| {
                 let seen = std::iter::repeat_with(|| word.load()).take_while(|_| !is_over.load(Ordering::Acquire));
                 seen.filter(|lsn| !LSNS.contains(lsn)).count()

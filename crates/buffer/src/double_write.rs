@@ -1,23 +1,24 @@
-//! The double-write file: every batch of pages goes here first, so that a torn page at its home can be mended.
+//! The double-write file: every batch of pages is first written here, so that a page that is torn at its home can be
+//! repaired.
 //!
 //! Paper: none; LIBTP assumes that a page is written whole. PROTOCOLS L8.
 //!
-//! The file `libtp.double` holds one batch, the latest. Block 0 (512 bytes) says which batch is done; block 1 (4096
-//! bytes from byte 4096) is the batch's table; the page images follow, one behind the other, from byte 8192. The byte
-//! tables are in docs/formats/page.md.
+//! The file `libtp.double` holds one batch, the latest. Block 0 (512 bytes) states which batch is done; block 1
+//! (4096 bytes from byte 4096) is the batch's table; the page images follow, one after the other, from byte 8192. The
+//! byte tables are in docs/formats/page.md.
 //!
-//! Order of a batch: table and images written, this file synced; pages written to their homes, the homes synced; the
-//! batch marked done, not synced (a lost mark costs a look at restart and nothing else).
+//! Order of a batch: write table and images, sync this file; write the pages to their homes, sync the homes; mark the
+//! batch as done. The mark is not synced: a lost mark costs only a check at the next restart.
 //!
 //! Invariants
 //! 1. The images of a batch stay until the homes of all its pages were synced. There is one batch at a time.
-//! 2. So for every page, the newest image that ever began its way home is whole and synced at its home, or in this
-//!    file. Therefore a home that fails its checksum may be replaced by its image here: the image is never older.
-//! 3. Table and images are in one write: if the table or an image is bad after a crash, the file was not synced, no
-//!    home was touched, and there is nothing to mend with that image.
+//! 2. So for every page, the newest image whose write to its home was begun is whole and synced, at the home or in this
+//!    file. Therefore a home with a wrong checksum may be replaced by its image in this file: the image is never older.
+//! 3. Table and images are in one write. If the table or an image is damaged after a crash, the file was not synced, no
+//!    home was written, and the image is not needed.
 //!
-//! If the writer dies here: [`restore_torn`](crate::restore_torn) mends at a restart, or the next writer brings the batch home
-//! (`write_back`).
+//! If the writer dies here: [`restore_torn`](crate::restore_torn) repairs torn homes at a restart, or the next writer
+//! writes the batch to its homes (`write_back`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -43,7 +44,7 @@ const BYTES_FIRST: u64 = 264 << 10;
 /// Bytes of the table, which comes before the images.
 const TABLE_BYTES: usize = IMAGES_AT;
 
-/// Block 0: names the batch that needs no mending.
+/// Block 0: names the last batch whose homes are all synced.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 struct DoneBlock {
@@ -91,21 +92,21 @@ pub(crate) struct DoubleWrite {
     pub(crate) file: Arc<dyn File>,
     /// The file's identity when it was opened for batches.
     identity: Option<Identity>,
-    /// The environment's number. A batch of another environment does not count.
+    /// The environment's number. A batch of another environment is ignored.
     environment: [u8; 16],
-    /// The bytes from the start of the file that have blocks for certain.
+    /// The number of bytes from the start of the file that certainly have blocks.
     room: AtomicU64,
 }
 
 impl DoubleWrite {
-    /// Opens the file, and makes it if need be. The caller must make its name durable before the first batch: the
-    /// contents are synced with every batch, and a name lost at a power cut would lose them all.
+    /// Opens the file, and makes a missing file. The caller must make the file's name durable before the first batch:
+    /// every batch syncs the contents, but without its name the file would be lost at a power cut.
     pub(crate) fn open(directory: &dyn Directory, environment: [u8; 16]) -> Result<DoubleWrite> {
         let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
         let mut room = file.len()?.max(BYTES_FIRST);
         match file.allocate(0..room) {
             Ok(()) => {}
-            // A full disk: the first batch reports it.
+            // The first batch reports the full disk.
             Err(libtp_io::Error::Full { .. }) => room = 0,
             Err(error) => return Err(error.into()),
         }
@@ -113,12 +114,12 @@ impl DoubleWrite {
         Ok(DoubleWrite { identity, room: AtomicU64::new(room), ..DoubleWrite::of(file, environment) })
     }
 
-    /// Returns the handle of a file of the double-write file's form.
+    /// Returns a handle of a file that has the format of the double-write file.
     pub(crate) fn of(file: Arc<dyn File>, environment: [u8; 16]) -> DoubleWrite {
         DoubleWrite { file, identity: None, environment, room: AtomicU64::new(0) }
     }
 
-    /// Returns whether the descriptor is no longer the file's: the program has closed it.
+    /// Returns whether the descriptor no longer belongs to the file, because the program has closed it.
     pub(crate) fn is_foreign(&self) -> bool {
         let is_foreign = self.identity.as_ref().is_some_and(|identity| is_foreign(&*self.file, identity));
         is_foreign && !planted("buffer: batches go into files of the program")
@@ -130,8 +131,8 @@ impl DoubleWrite {
         self.sync()
     }
 
-    /// Makes room in the file for a batch. Returns how many of its first pages there is room for, which on a full disk
-    /// may be fewer than all.
+    /// Makes room in the file for a batch. Returns the number of the batch's first pages for which there is room. On a
+    /// full disk these may not be all pages.
     pub(crate) fn make_room(&self, batch: &Batch) -> Result<usize> {
         let needed = TABLE_AT + batch.bytes.len() as u64;
         // Relaxed: a range that another thread or process allocated meanwhile is only allocated again.
@@ -155,7 +156,7 @@ impl DoubleWrite {
         }
     }
 
-    /// Returns the batch in the file, unless it is done or never came to the disk whole.
+    /// Returns the batch in the file, unless it is done or was never completely on the disk.
     pub(crate) fn open_batch(&self) -> Result<Option<(u64, Batch)>> {
         let Some((sequence, batch)) = read_batch(&*self.file, self.environment)? else {
             return Ok(None);
@@ -164,22 +165,22 @@ impl DoubleWrite {
         Ok((done != Some(sequence)).then_some((sequence, batch)))
     }
 
-    /// Returns the highest batch number in the file, or zero if there is none.
+    /// Returns the highest batch number in the file; zero if the file has no batch.
     pub(crate) fn last_sequence(&self) -> Result<u64> {
         let batch = read_batch(&*self.file, self.environment)?.map_or(0, |(sequence, _)| sequence);
         Ok(read_done(&*self.file)?.unwrap_or(0).max(batch))
     }
 
-    /// Writes a batch that [`DoubleWrite::make_room`] has made room for, so that a refusal comes before anything is
-    /// overwritten. Its pages may go to their homes only after a [`DoubleWrite::sync`].
+    /// Writes a batch. [`DoubleWrite::make_room`] has made room for the batch before, so a full disk was noticed before
+    /// anything is overwritten. The pages may be written to their homes only after a [`DoubleWrite::sync`].
     pub(crate) fn write(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
         let bytes = close(batch, sequence, self.environment);
         Ok(self.file.write_at(bytes, TABLE_AT)?)
     }
 
-    /// Writes the batch in the file again, the same bytes in the same places, and syncs it. If the sync before its
-    /// pages went home failed, the system shows a batch that is not on the disk. Writing the same bytes again cannot
-    /// tear them.
+    /// Writes the batch in the file again, with the same bytes at the same offsets, and syncs it. If the sync after the
+    /// first write failed, the system may show a batch that is not on the disk. Writing the same bytes again cannot
+    /// tear the batch.
     pub(crate) fn write_again(&self) -> Result<()> {
         let batch = self.file.len()?.saturating_sub(TABLE_AT);
         let mut bytes = vec![0; usize::try_from(batch).expect("a batch fits in memory")];
@@ -188,7 +189,7 @@ impl DoubleWrite {
         Ok(self.file.sync()?)
     }
 
-    /// Syncs what [`DoubleWrite::write`] wrote. An error is final.
+    /// Syncs the batch that [`DoubleWrite::write`] wrote. An error is final.
     pub(crate) fn sync(&self) -> Result<()> {
         Ok(self.file.sync()?)
     }
@@ -249,8 +250,8 @@ fn read_done(file: &dyn File) -> Result<Option<u64>> {
     Ok((done_block(sequence).as_bytes() == bytes).then_some(sequence))
 }
 
-/// Returns the batch in the file, without the images that are not whole; `None` if the table is not whole, or another
-/// environment's: a new environment may be made where the remains of another are.
+/// Returns the batch in the file, without damaged images. Returns `None` if the table is damaged or belongs to another
+/// environment: a new environment may have been made in a directory with remains of another.
 fn read_batch(file: &dyn File, environment: [u8; 16]) -> Result<Option<(u64, Batch)>> {
     let mut table = vec![0; TABLE_BYTES];
     if file.read_at(&mut table, TABLE_AT)? < TABLE_BYTES {

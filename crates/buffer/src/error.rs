@@ -1,8 +1,8 @@
-//! Errors of the buffer manager. Each message says which state was kept and what to do.
+//! Errors of the buffer manager. Each message states which data are safe and what to do.
 
 use crate::{FileId, PageNo};
 
-/// A call to the buffer manager failed.
+/// The reason why a call to the buffer manager failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,13 +24,13 @@ pub enum Error {
         /// The refusal, and the remedy.
         why: String,
     },
-    /// A sync of a data file failed earlier. Reading goes on.
+    /// A sync of a data file failed earlier. Pages can still be read.
     #[error("a sync of a data file failed earlier, so no page can be made durable any more; committed changes are safe in the log; close the environment, check the disk, and open it again: recovery then runs by itself")]
     Failed,
-    /// No file of that number is registered.
+    /// No file with this number is registered.
     #[error("no database file has the number {file}: the database was dropped, or never made. Nothing was changed; open the database again by its name")]
     UnknownFile {
-        /// The number asked for.
+        /// The requested number.
         file: FileId,
     },
     /// The database was dropped.
@@ -39,12 +39,12 @@ pub enum Error {
         /// The name that the database had.
         name: String,
     },
-    /// The file of a database is not in its place. The database was not dropped.
+    /// The file of a database is missing or was replaced. The database was not dropped.
     #[error("the database `{name}` cannot be used: {what}. Nothing was made in its place, and other databases can be used. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
     Away {
         /// The database.
         name: String,
-        /// Why its file is not in its place.
+        /// What happened to the file.
         what: String,
     },
     /// The register of databases cannot be used.
@@ -72,7 +72,7 @@ pub enum Error {
 impl From<libtp_io::Error> for Error {
     fn from(error: libtp_io::Error) -> Error {
         match error {
-            // After a failed sync, also one that failed for want of room, the disk may lack bytes: the call cannot
+            // After a failed sync, even if the disk was only full, bytes may be missing on the disk. So the call cannot
             // simply be repeated.
             libtp_io::Error::Full { .. } if !error.is_failed_sync() => {
                 Error::Full { what: "a page on the disk", why: error.to_string() }

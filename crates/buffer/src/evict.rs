@@ -1,8 +1,8 @@
-//! A frame for one more page: a free frame, a new frame, or a frame whose page makes room.
+//! Gets a frame for one more page: a free frame, a new frame, or a frame whose page is replaced.
 //!
 //! Paper: LIBTP 3.2.2. Departure: a session that finds only dirty frames writes a batch of them.
 //!
-//! If a session dies here: a frame that it took is noted as in its hand, in the same section.
+//! If a session dies here: it noted a taken frame in the same section in which it took the frame.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::frame::{FrameSlot, State, ANY_PAGE};
 use crate::pool::{Bound, FrameInHand, PoolPart};
 use crate::{BufferManager, Error, Result};
 
-/// An evictor writes the dirty frames that it has seen, at most a batch, as soon as they are `DIRTY_SEEN_MIN`, or one
-/// in `DIRTY_SEEN_SHARE` of the shelf's frames if that is more.
+/// An evictor writes the dirty frames that it has seen, at most a batch, as soon as it has seen enough: at least
+/// `DIRTY_SEEN_MIN`, and at least one in `DIRTY_SEEN_SHARE` of the shelf's frames.
 const DIRTY_SEEN_MIN: usize = 16;
 const DIRTY_SEEN_SHARE: usize = 4;
-/// Rounds in which an evictor finds every frame in use and waits a moment, before it gives up: about ten seconds.
+/// The number of rounds in which an evictor finds every frame in use and waits, before it fails: about ten seconds.
 const PATIENCE: u32 = 5_000;
-/// Rounds that find every frame in use, or dirty, before the shelf grows past its budget.
+/// The number of rounds that find every frame in use, or dirty, before the shelf grows beyond its budget.
 const ROUNDS_IN_USE: u32 = 20;
 const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
-/// A session that waits for frames that another session adds looks again after each slice. After `GROWTH_LOOKS` looks
-/// it asks whether the other session is stopped. After `GROWTH_SLICES` looks, far longer than adding takes, it makes do
-/// with the frames there are.
+/// A session that waits for frames that another session adds checks again after each slice. After `GROWTH_LOOKS` checks
+/// it asks whether the other session is stopped. After `GROWTH_SLICES` checks, far longer than adding takes, it uses
+/// the existing frames.
 const GROWTH_SLICE: Duration = Duration::from_micros(50);
 const GROWTH_LOOKS: u32 = 2;
 const GROWTH_SLICES: u32 = 400;
@@ -72,7 +72,7 @@ impl BufferManager {
                 part.put_cleaned(&dirty);
                 continue;
             }
-            // Dirty frames will be clean in a moment if another session is writing. Frames that are all in use may stay
+            // If another session is writing, dirty frames will soon be clean. If all frames are in use, they may stay
             // in use.
             let is_stuck = round > if dirty.is_empty() { ROUNDS_IN_USE } else { ROUNDS_DIRTY };
             if is_stuck && part.grow(session, &self.table, Bound::Emergency) > 0 {
@@ -94,7 +94,7 @@ impl BufferManager {
         Err(Error::Full { what: "one more page in the page cache", why })
     }
 
-    /// Describes, for people, which of the sessions that would have made room are stopped.
+    /// Returns, for an error text, which of the sessions that should make room are stopped.
     fn who_is_stopped(&self, session: &Session, part: &PoolPart) -> String {
         let processes = session.processes();
         let tasks = [("writes pages", self.header.writer.load()), ("adds frames", part.slot.grower.load())];
@@ -104,8 +104,8 @@ impl BufferManager {
         text.collect()
     }
 
-    /// Returns the first frame, in the policy's order, that can be replaced without being written. Collects the dirty
-    /// frames, until they are enough for a batch.
+    /// Returns the first frame, in the policy's order, that can be replaced without a write. Collects dirty frames in
+    /// `dirty` until there are enough for a batch.
     pub(crate) fn evict_clean<'s>(
         &'s self,
         session: &'s Session,

@@ -1,17 +1,17 @@
-//! The fate of a database when a transaction commits: it is dropped, or gets another name.
+//! The fate of a database when a transaction commits: the database is dropped, or gets another name.
 //!
-//! Not in the paper. A transaction logs the fate in front of its commit record, and nothing else changes before that
-//! record is on disk. Then the fate is carried out, while the transaction holds the databases and their names locked.
-//! Every step can be repeated: by the session that repairs a dead session, and by a restart.
+//! Not in the paper. A transaction logs the fate before its commit record, and nothing else changes before the commit
+//! record is on disk. Then the fate is carried out, while the transaction holds locks on the databases and their names.
+//! The session that repairs a dead session, and a restart, can repeat every step.
 //!
-//! A drop: the register notes it, on disk; the file leaves the region; its name is removed. A new name: the register
-//! has both names, on disk; the file gets the new name; the register forgets the old one. An opening in between tries
-//! both names.
+//! Steps of a drop: the register on disk marks the database as dropped; the file leaves the region's table; the file is
+//! removed. Steps of a renaming: the register on disk gets both names; the file is renamed; the register gets only the
+//! new name. A session that opens the database in between tries both names.
 //!
-//! A transaction gives no name that a live database has. But a restart carries out only the last fate of each database.
-//! By these fates databases may trade their names, because after a restore the files have the names of the full backup.
-//! Then one of them gets a name in between, which no program can give. If the process dies here, the register has that
-//! name, and page 0 of the file tells which database it is.
+//! A transaction cannot give a database a name that another live database has. But a restart carries out only the last
+//! fate of each database, and after a restore the files have their names from the full backup. So by these fates
+//! databases may exchange their names. Then one of them temporarily gets a name that no program can give. If the
+//! process dies here, the register has that name, and page 0 of the file states which database it is.
 
 use libtp_io::OpenMode;
 use libtp_process::Session;
@@ -24,11 +24,11 @@ use crate::{BufferManager, Entry, Error, FileId, FileInfo, PoolId, Result};
 /// The fate of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// Its file's number.
+    /// The number of the database's file.
     pub id: FileId,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// Its name.
+    /// The name of the database.
     pub name: String,
     /// The new name. A database that is dropped has no new name.
     pub new_name: Option<String>,
@@ -44,28 +44,28 @@ impl Fate {
         Entry { id: self.id, name, page_bytes: self.page_bytes, is_dropped: self.new_name.is_none(), was }
     }
 
-    /// Returns whether this is another database, and has the name that `fate` is to have.
+    /// Returns whether this is another database, and its present name is the new name of `fate`.
     fn stands_in_the_way_of(&self, fate: &Fate) -> bool {
         self.id != fate.id && Some(&self.name) == fate.new_name.as_ref()
     }
 
-    /// Returns the name of the database while others take their names. No program can give a name that begins with a
-    /// dot.
+    /// Returns the temporary name of the database while other databases get their names. No program can give a name
+    /// that begins with a dot.
     fn name_between(&self) -> String {
         format!(".renamed-{}", self.id.raw())
     }
 }
 
 impl BufferManager {
-    /// Carries out the fates, which are on disk when this returns. Drops come first, then the new names that are free.
-    /// Where databases trade their names, one of them gets a name in between. The caller holds no latch, and no page of
-    /// a dropped database is in use.
+    /// Carries out the fates, and makes them durable. Drops are first, then renamings to free names. If databases
+    /// exchange their names, one of them gets a temporary name. The caller holds no latch, and no page of a dropped
+    /// database is in use.
     ///
     /// # Errors
     /// [`Error::Failed`] after a failed sync, which is final. If the disk refused otherwise, the call can be repeated.
     pub fn carry_out(&self, session: &Session, fates: &[Fate]) -> Result<()> {
         self.carry_out_each(session, fates).map_err(|error| match error {
-            // A repeated call would take the names that the kernel shows for the names on the disk.
+            // A repeated call would assume that the names that the kernel shows are the names on the disk.
             Error::Io(error) if error.is_failed_sync() => self.fail(&error),
             other => other,
         })
@@ -136,7 +136,7 @@ impl BufferManager {
             && self.is_own(fate, name)?
             && !planted("buffer: a new name that is present counts as durable")
         {
-            // The sync of the new name may have failed. The kernel writes the name only if it is given once more.
+            // The sync of the new name may have failed. The kernel writes the name only if the file is renamed again.
             directory.rename(&new, &old)?;
             is_at_old = true;
         }
@@ -150,8 +150,9 @@ impl BufferManager {
         registry.write(&fate.entry(None))
     }
 
-    /// Makes the file have its old name, as it must until a renaming is over. The kernel may show the new name already:
-    /// a failed sync may have left it only in the kernel's cache. Returns false if the file has neither name.
+    /// Makes sure that the file has its old name, which it must have until a renaming is done. The kernel may already
+    /// show the new name, which after a failed sync may be only in the kernel's cache. Returns false if the file has
+    /// neither name.
     fn goes_back(&self, fate: &Fate, name: &str, was: &str) -> Result<bool> {
         let directory = self.files.directory();
         if !self.is_own(fate, was)? {
@@ -164,16 +165,16 @@ impl BufferManager {
         Ok(true)
     }
 
-    /// Returns whether the file of that name is the database's.
+    /// Returns whether the file with the name `name` is the database's file.
     fn is_own(&self, fate: &Fate, name: &str) -> Result<bool> {
         match self.files.directory().open(&file_name(name), OpenMode::Existing) {
-            // A directory in its place, for example, is not the database's.
+            // A directory with the file's name, for example, is not the database's file.
             Err(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. }) => Ok(false),
             file => Ok(is_own(&*file?, &fate.info(name), environment_of(self.files.region()))?),
         }
     }
 
-    /// Returns the last fate of each database, if several were decided for it, one after the other.
+    /// Returns the last fate of each database: several transactions may have dropped or renamed the same database.
     ///
     /// # Errors
     /// The register or a file cannot be read.
@@ -186,7 +187,7 @@ impl BufferManager {
         let mut found = Vec::new();
         for mut fate in last {
             match self.files.registry().entry(fate.id)? {
-                // A dropped number never comes back.
+                // The number of a dropped database is never used again.
                 Some(entry) if entry.is_dropped && fate.new_name.is_some() => continue,
                 // The file has the name that the register states, or the database's previous name.
                 Some(entry) if !entry.is_dropped => {
@@ -196,8 +197,7 @@ impl BufferManager {
                         _ => entry.name,
                     };
                 }
-                // A drop that was cut off: its file has the name in the register, which an older backup may have given
-                // it.
+                // The drop was interrupted. Its file has the name in the register, which may come from an older backup.
                 Some(entry) => fate.name = entry.name,
                 None => {}
             }

@@ -4,19 +4,19 @@
 //! removing a file is the record manager's task. Here a file is registered under its number, and any process finds it
 //! again.
 //!
-//! Page `n` of a file lies at byte `n` times its page size. Page 0 is the file's header, written when the file is made
-//! and never again; it passes the same checksum as every page.
+//! Page `n` of a file is at byte `n` times its page size. Page 0 is the file's header, which is written when the file
+//! is made and never again. It has the same checksum as every page.
 //!
-//! | file | content |
+//! | file | contents |
 //! |---|---|
 //! | `slot` | the words of a file and of the table |
-//! | `registering` | a file comes into the table, gets another name, and leaves |
-//! | `index` | from a number or name to the slot, in each process |
-//! | `opening`, `identity` | a process opens the file, and makes sure that it is the database's |
+//! | `registering` | adds a file to the table, renames it there, and removes it |
+//! | `index` | finds the slot of a number or name, in each process |
+//! | `opening`, `identity` | opens the file in a process, and checks that it is the database's file |
 //! | `open_file` | an open file: its blocks, and how far it was written |
-//! | `unrepeated` | log records that wait for a file that is away |
+//! | `unrepeated` | log records that could not be repeated because their file is missing |
 //!
-//! Latches: the table's (rank 52, as of all small tables here).
+//! Latches: the table's latch (rank 52, like those of all small tables in this crate).
 
 mod identity;
 mod index;
@@ -70,7 +70,7 @@ impl Files {
         Ok(place)
     }
 
-    /// Opens the table at `place`; the files lie in `directory`.
+    /// Opens the table at `place`. The files are in `directory`.
     pub(crate) fn attach(region: &Region, place: Offset<FileTable>, directory: Arc<dyn Directory>) -> Files {
         let table = region.hold(place);
         let slots = table.slots.load().expect("the table of files was made before it is opened");
@@ -87,7 +87,7 @@ impl Files {
         }
     }
 
-    /// Returns the files of the table at `place`, in a region that no other process is attached to.
+    /// Returns the files of the table at `place`, in a region to which no other process is attached.
     pub(crate) fn listed_in(region: &Region, place: Offset<FileTable>) -> Vec<FileInfo> {
         let Some(slots) = region.at(place).slots.load() else { return Vec::new() };
         let slots = Slab::<FileSlot>::attach(region, slots);
@@ -122,7 +122,7 @@ impl Files {
         &self.registry
     }
 
-    /// Makes all processes read the names anew, because a database has another name in the register.
+    /// Makes all processes read the names again, because a database has another name in the register.
     pub(crate) fn note_renamed(&self) {
         self.table.renamed.fetch_add(1);
     }
@@ -137,12 +137,12 @@ impl Files {
         (slot.state.load() == LIVE && slot.id.get() == id).then_some(slot)
     }
 
-    /// Returns the registered file of that number.
+    /// Returns the registered file with the number `id`.
     pub(crate) fn by_id(&self, id: FileId) -> Option<FileInfo> {
         read(self.slot_of(id)?).map(|(info, _)| info).filter(|info| info.id == id)
     }
 
-    /// Returns the registered file of that name.
+    /// Returns the registered file with the name `name`.
     pub(crate) fn by_name(&self, name: &str) -> Option<FileInfo> {
         let slot = self.slots.at(self.index.of_name(name, &self.table, &self.slots)?);
         read(slot).map(|(info, _)| info).filter(|info| info.name == name)
@@ -159,8 +159,8 @@ impl Files {
 }
 
 impl BufferManager {
-    /// Makes all users of a file agree on a number that means nothing here. The first number that is not zero stays, as
-    /// long as any process is attached. Returns that number.
+    /// Makes all users of a file agree on a number that has no meaning in this crate. The first number that is not zero
+    /// is kept as long as any process is attached. Returns this number.
     ///
     /// # Errors
     /// [`Error::UnknownFile`].

@@ -1,6 +1,6 @@
-//! A file leaves the table of files, and its frames are given up.
+//! Removes a file from the table of files, and frees its frames.
 //!
-//! If the session dies here: repair gives up the frames of a file that is not registered, and they are never written.
+//! If the session dies here: repair frees the frames of a file that is not registered, and they are never written.
 
 use std::time::Duration;
 
@@ -11,17 +11,18 @@ use crate::frame::{FrameSlot, State, ANY_PAGE};
 use crate::pool::{FrameInHand, PoolPart};
 use crate::{BufferManager, FileId};
 
-/// The pause between two looks at a busy frame whose file is given up.
+/// The pause between two attempts to free a busy frame.
 const SLICE: Duration = Duration::from_micros(300);
-/// The most looks at a busy frame.
+/// The largest number of attempts to free a busy frame.
 const GIVE_UP_TRIES: u32 = 10_000;
 
 impl BufferManager {
-    /// Takes a file out of the table and gives its frames up, unwritten: the file was removed, or is about to be. No
-    /// session uses its pages any more (the caller has a lock on the database), and the caller holds no latch.
+    /// Removes a file from the table and frees its frames without writing them: the file was removed, or will be
+    /// removed now. No session uses its pages any more (the caller has a lock on the database), and the caller holds no
+    /// latch.
     ///
-    /// A frame that stays pinned, by a stopped process in a snapshot for example, is waited for a few seconds and then
-    /// left. It is never written, and makes room like any other.
+    /// A frame may stay pinned, by a stopped process in a snapshot for example. The session waits for such a frame for
+    /// a few seconds. Later the frame is never written, and is replaced like any other frame.
     pub fn forget_file(&self, session: &Session, id: FileId) {
         self.files.unregister(session, id);
         for (_, part) in self.pools.shelves() {

@@ -1,4 +1,4 @@
-//! A frame: a page's place in the buffer pool, and the slot that describes it.
+//! A frame: the bytes of a page in the buffer pool, and the slot that describes them.
 //!
 //! Paper: LIBTP 3.2.2. Departure: the latch on the slot keeps a page from being replaced. Pins exist too, for sessions
 //! that must latch a page later without waiting for the disk (docs/design/0001-pages-latched-not-pinned.md).
@@ -12,17 +12,17 @@
 //! ```
 //!
 //! Invariants
-//! 1. `page` changes only under the slot's exclusive latch *and* its bucket's, with no pins. So a latch, in either
-//!    mode, keeps the page in the frame, and so does a pin.
+//! 1. `page` changes only under the slot's exclusive latch *and* its bucket's latch, while there are no pins. So a
+//!    latch, in either mode, keeps the page in the frame, and so does a pin.
 //! 2. A pin is taken only by a session that holds the slot's latch or its bucket's.
-//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. The two may
-//!    differ only under the bucket's latch, while the frame moves in or out.
-//! 4. `recovery` or `unsynced` is set while the disk does not have all of the page, synced (PROTOCOLS L7).
-//! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
+//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. This may be
+//!    violated only under the bucket's latch, while the frame is added or removed.
+//! 4. `recovery` or `unsynced` is set while the disk does not have the whole page, synced (PROTOCOLS L7).
+//! 5. A slot keeps its type, its data area, its pool and page size as long as the region exists (PROTOCOLS D14).
 //!
-//! If a session dies here: a frame that is on no list and holds no page is in the session's hand, which the session
-//! notes in the same section (`pool`, `lookup`). A loading frame has nothing worth keeping (see `repair`). A resident
-//! frame stays resident until it leaves the table (`load`, `settle`).
+//! If a session dies here: a session that takes a frame out of a list notes the frame in the same section (`pool`,
+//! `lookup`). A loading frame has no data worth keeping (see `repair`). A resident frame stays resident until it is
+//! removed from the table (`load`, `settle`).
 
 use libtp_log::Lsn;
 use libtp_process::{Latch, PinNote, Rank, Session};
@@ -30,19 +30,21 @@ use rio::{failpoint, planted, Bytes, Link, Region, Section, Word};
 
 use crate::PageId;
 
-/// `used` of a frame that was used since the clock's hand last passed it. No stamp of the LRU policy has this value.
+/// The value of `used` of a frame that was used since the clock's hand last passed it. No stamp of the LRU policy has
+/// this value.
 pub(crate) const HOT: u32 = 1;
 
-/// The rank for a try of a frame's latch where no certain page is meant: a try is not bound to the order of latches.
+/// The rank for an attempt to latch a frame with any page: an attempt that does not wait need not obey the order of
+/// latches.
 pub(crate) const ANY_PAGE: Rank = Rank::page(0);
 
 rio::shared! {
     /// A frame's slot: one cache line, which every user of the page touches anyway for the latch.
     pub(crate) struct FrameSlot {
-        /// 00 Guards the page's bytes and everything here but `page`, `next` and `pins`.
+        /// 00 Guards the page's bytes and all fields of the slot except `page`, `next` and `pins`.
         pub(crate) latch: Latch,
-        /// 08 The page in the frame. Any session may read the word, and believes it only under the latch or the
-        /// bucket's latch.
+        /// 08 The page in the frame. Any session may read the word, but may rely on it only under the slot's latch or
+        /// the bucket's latch.
         pub(crate) page: Word<PageId>,
         /// 16 The next slot of the bucket's chain, or of the free list.
         pub(crate) next: Link<FrameSlot>,
@@ -50,15 +52,15 @@ rio::shared! {
         pub(crate) data: Link<Bytes>,
         /// 32 First LSN that may have changed the page since it was last written; [`Lsn::NONE`] if it is clean.
         pub(crate) recovery: Word<Lsn>,
-        /// 40 The recovery LSN of the image that is on its way to the disk and not yet synced there.
+        /// 40 The recovery LSN of the image that is being written to the disk and not yet synced.
         pub(crate) unsynced: Word<Lsn>,
-        /// 48 Number of uses that must be able to latch the page without waiting for the disk.
+        /// 48 The number of pins: uses that must be able to latch the page without waiting for the disk.
         pub(crate) pins: Word<u32>,
-        /// 52 The replacement policy's note. Stored only when it changes: the line is shared.
+        /// 52 A value of the replacement policy. Stored only when it changes, because sessions share the cache line.
         pub(crate) used: Word<u32>,
         /// 56 See [`State`].
         pub(crate) state: Word<u32>,
-        /// 60 Which shelf owns the slot: [`ShelfKey`](crate::pool::ShelfKey).
+        /// 60 The shelf that owns the slot: a [`ShelfKey`](crate::pool::ShelfKey).
         pub(crate) part: Word<u32>,
     } size 64
 }
@@ -66,11 +68,12 @@ rio::shared! {
 /// The state of a slot. Changed under its exclusive latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Empty: on the free list, or in the hand of the session that took it from there.
+    /// Empty: on the free list, or taken from the free list by a session that has not used it yet.
     Free,
-    /// Being read from the disk. A session that finds it in the table waits for the latch and looks again.
+    /// The page is being read from the disk. A session that finds the frame in the table waits for the latch and then
+    /// checks again.
     Loading,
-    /// The page is there.
+    /// The frame holds its page.
     Resident,
 }
 
@@ -116,7 +119,7 @@ impl FrameSlot {
         note
     }
 
-    /// Gives a pin back. The frame may be replaced from now on.
+    /// Removes a pin. The frame may be replaced from now on.
     #[inline]
     pub(crate) fn unpin(&self, session: &Session, note: PinNote) {
         session.note_unpin(note, place_in(session.region(), self));
@@ -132,25 +135,25 @@ impl FrameSlot {
         self.pins.load() != 0
     }
 
-    /// Returns whether the disk has all of the page, synced. Certain under the latch, else a hint.
+    /// Returns whether the disk has the whole page, synced. Certain under the latch, otherwise a hint.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         // `unsynced` is read first: `undo_write` needs no latch, and sets `recovery` before it clears `unsynced`.
         self.unsynced.load().is_none() && self.recovery.load().is_none()
     }
 
-    /// Marks a clean page dirty. No log record before the LSN that `recovery` returns changes the page. Called under the
-    /// exclusive latch, before the append (PROTOCOLS L7). Does nothing if the page is dirty already: the older LSN
-    /// counts.
+    /// Marks a clean page dirty. No log record before the LSN that `recovery` returns changes the page. Called under
+    /// the exclusive latch, before the append (PROTOCOLS L7). If the page is dirty already, keeps the older LSN.
     #[inline]
     pub(crate) fn mark_dirty_with(&self, recovery: impl FnOnce() -> Lsn) {
         if self.recovery.get().is_none() {
-            // A swap, not a store: a writer whose write of an older image failed puts that LSN back without the latch.
+            // A swap, not a store: a writer whose write of an older image failed restores the older LSN without the
+            // latch.
             let _ = self.recovery.compare_exchange(Lsn::NONE, recovery());
         }
     }
 
-    /// Claims the page for writing: moves its recovery LSN to the image that is about to be copied. Called under the
+    /// Claims the page for writing: moves its recovery LSN to `unsynced`, before the page is copied. Called under the
     /// latch. Returns false if the page is clean or another session is writing it.
     pub(crate) fn begin_write(&self) -> bool {
         let recovery = self.recovery.load();
@@ -170,7 +173,7 @@ impl FrameSlot {
         self.unsynced.publish(Lsn::NONE);
     }
 
-    /// Gives a claim back: the image did not get to the disk, and the page is as dirty as before. Needs no latch.
+    /// Cancels a claim: the image did not reach the disk, and the page is as dirty as before. Needs no latch.
     pub(crate) fn undo_write(&self) {
         let older = self.unsynced.get();
         loop {

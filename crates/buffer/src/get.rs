@@ -1,13 +1,14 @@
-//! Getting a page: from the table if it is there, else from the disk (`load`).
+//! Getting a page: from the table if the page is in memory, otherwise from the disk (`load`).
 //!
-//! Paper: LIBTP 3.2.2. The hot path is: hash, bucket, slot, latch, look again. It takes no latch but the page's, counts
-//! nothing and pins nothing (docs/design/0001-pages-latched-not-pinned.md).
+//! Paper: LIBTP 3.2.2. The hot path computes the hash, finds the bucket and the slot, latches the slot, and checks its
+//! page. It takes only the latch of the page, changes no counter and takes no pin
+//! (docs/design/0001-pages-latched-not-pinned.md).
 //!
 //! Invariants
 //! 1. A page that is returned was read whole, passed its checks, and is latched or pinned.
 //! 2. No session *waits* for the latch of a frame that it has not pinned. Between the lookup and the wait, the frame
-//!    could become a page of any rank, and the wait could close a circle. So a session waits for a busy latch through a
-//!    pin, which it takes under the bucket's latch.
+//!    could become a page of any rank, and the wait could be part of a deadlock. So a session waits for a busy latch
+//!    through a pin, which it takes under the bucket's latch.
 //!
 //! If a session dies here: see `frame`.
 
@@ -19,14 +20,14 @@ use crate::frame::{FrameSlot, State, ANY_PAGE, HOT};
 use crate::load::Source;
 use crate::{BufferManager, ExclusivePage, PageId, Pin, Result, SharedPage};
 
-/// Number of looks at a busy latch before the session waits for it through a pin.
+/// The number of attempts to get a busy latch before the session waits for it through a pin.
 const SPINS: u32 = 20;
 impl BufferManager {
     /// Returns the page, latched shared.
     ///
     /// # Errors
-    /// `Corrupt` if the bytes on the disk are not the page, `UnknownFile`, `Io`; `Full`, `Failed` and `Log` if no frame
-    /// could be had for the page.
+    /// `Corrupt` if the bytes on the disk are not the page, `UnknownFile`, `Io`; `Full`, `Failed` and `Log` if there is
+    /// no frame for the page.
     #[inline]
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
         match self.shared_now(session, id, rank, true) {
@@ -36,8 +37,8 @@ impl BufferManager {
     }
 
     /// Returns the page, latched shared, if a lookup without a latch finds it and its latch is free. If not,
-    /// [`BufferManager::shared`] gets the page. A page that `is_far` is prefetched, because its bytes are probably not
-    /// in the processor's cache. The bytes of a tree's inner pages probably are.
+    /// [`BufferManager::shared`] gets the page. If `is_far`, prefetches the page, because its bytes are
+    /// probably not in the processor's cache. The bytes of a tree's inner pages probably are in the cache.
     // Always inlined, like `exclusive_now`, and without a `Result`: the page then stays in registers.
     #[inline(always)]
     pub fn shared_now<'s>(
@@ -63,7 +64,7 @@ impl BufferManager {
         self.exclusive_in(session, self.look_up(id, true)?, id, rank)
     }
 
-    /// Does as [`BufferManager::exclusive_now`], for a page that the session had latched just now: the page is not
+    /// As [`BufferManager::exclusive_now`], for a page whose latch the session has just released: the page is not
     /// prefetched, and its use is noted already.
     #[inline(always)]
     pub fn exclusive_again<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
@@ -119,8 +120,8 @@ impl BufferManager {
         self.pin_from(session, id, Source::Disk)
     }
 
-    /// Returns a pinned frame for a page that the caller makes new: zeros, if the page is neither in memory nor on the
-    /// disk.
+    /// Returns a pinned frame for a new page, which the caller will fill. If the page is neither in memory nor on the
+    /// disk, its bytes are zeros.
     ///
     /// # Errors
     /// As [`BufferManager::shared`], but never `Corrupt`.
@@ -128,8 +129,8 @@ impl BufferManager {
         self.pin_from(session, id, Source::Zeros)
     }
 
-    /// Asks the processor for a page that will be looked at soon: its frame, its headers, and the slots behind them.
-    /// Reads nothing, takes no latch and waits for nothing. A page that this process has not found yet is left out.
+    /// Prefetches the frame, the headers and the first slots of a page that will be read soon. Reads no memory, takes
+    /// no latch and never waits. Does nothing for a page that this process has not found yet.
     #[inline]
     pub fn bring_near(&self, id: PageId) {
         self.table.bring_near(id);
@@ -194,14 +195,14 @@ impl BufferManager {
     }
 }
 
-/// Returns whether a latched frame holds the page. The page's id alone does not say so: the latch of a session that
-/// died while it read the page is given back before the frame leaves the table.
+/// Returns whether a latched frame holds the page. The page's id alone does not prove this: if a session died while it
+/// read the page, its latch is released before the frame is removed from the table.
 #[inline(always)]
 fn holds(slot: &FrameSlot, id: PageId) -> bool {
     slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a loading page counts as resident"))
 }
 
-/// Releases a latch that turned out to be another page's. Kept out of the hot path.
+/// Releases the latch of a frame that holds another page now. A separate function, to keep it out of the hot path.
 #[cold]
 #[inline(never)]
 fn let_go<G>(guard: G) {

@@ -1,13 +1,14 @@
-//! Hints: where this process last found pages. Any value is harmless: the caller checks the frame.
+//! Hints: the frames in which this process last found pages. Any value is harmless, because the caller checks the
+//! frame.
 
 use rio::{Place, Region, Remembered};
 
 use crate::frame::FrameSlot;
 use crate::PageId;
 
-/// Where this process last found pages, and the pages' bytes.
+/// The frames in which this process last found pages, and the places of the pages' bytes.
 ///
-/// Indexed by page number, so that the hints of neighbouring pages, and of the hot ones of a tree, share cache lines.
+/// Indexed by page number, so that the hints of neighbouring pages, and of the hot pages of a tree, share cache lines.
 pub(crate) struct Hints(Remembered<FrameSlot, HINTS>);
 
 /// The number of hints: one for each page of 512 MiB in pages of 4 KiB. With more pages, some share a hint.

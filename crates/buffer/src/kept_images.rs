@@ -1,18 +1,18 @@
-//! Images of pages whose file was away when their batch came home.
+//! Images of pages whose file was missing when the pages of their batch were written to their homes.
 //!
 //! Paper: none. PROTOCOLS L8.
 //!
-//! A page whose write was cut off may be torn in its file, and the double-write file has its only whole image. The next
-//! batch overwrites that image. While the page's file is away, the image moves to a file of its own,
-//! `libtp.double.N.S`: `N` is the number of the page's file, `S` the number of the batch. The file has the form of the
-//! double-write file. A restart that finds the page's file in its place brings the images home and removes the file of
-//! images. A checkpoint removes images whose pages are at home.
+//! If a page's write was interrupted, the page may be torn in its file, and the double-write file has the only whole
+//! image. The next batch overwrites that image. So while the page's file is missing, the image is kept in a separate
+//! file, `libtp.double.N.S`: `N` is the number of the page's file, `S` the number of the batch. This file has the
+//! format of the double-write file. A restart that finds the page's file again writes the images to their homes and
+//! removes the file of images. A checkpoint removes images whose pages are synced at their homes.
 //!
 //! Invariants
-//! 1. A batch is marked done, or overwritten, only when each image of it is synced at its home or in such a file, or
-//!    its database was dropped.
-//! 2. Images are brought home in the order of their batches, and before the batch in the double-write file, which is
-//!    younger. A home that is whole and younger than an image stays.
+//! 1. A batch is marked as done, or overwritten, only when each of its images is synced at its home or in a file of
+//!    kept images, or its database was dropped.
+//! 2. Images are written to their homes in the order of their batches, and before the batch in the double-write file,
+//!    which is newer. A home that is undamaged and newer than an image is not overwritten.
 //!
 //! If the process dies here: the batch is still open, and the next restart keeps the images again, in the same file.
 
@@ -36,7 +36,7 @@ fn parse(name: &str) -> Option<(FileId, u64)> {
     Some((FileId::new(file.parse().ok()?), sequence.parse().ok()?))
 }
 
-/// Writes the images of one data file, which is away, into a file of their own, and makes the file durable.
+/// Writes the images of one missing data file into a separate file, and makes this file durable.
 ///
 /// # Errors
 /// The disk refused; the batch must stay open.
@@ -52,7 +52,7 @@ pub(crate) fn keep(
         kept.push(image.id, batch.page(image));
     }
     let name = kept_name(file, sequence);
-    // If the name exists, it may be left of a failed sync, and a repeated sync would not write it.
+    // If a file with the name exists, its sync may have failed, and a repeated sync would not write it.
     remove(directory, &name)?;
     let made = DoubleWrite::of(directory.open(&name, OpenMode::CreateNew)?, environment);
     if let Err(error) = made.write_synced(sequence, &mut kept) {
@@ -64,8 +64,8 @@ pub(crate) fn keep(
     Ok(())
 }
 
-/// Returns the kept images, with the data file of each batch, in the order of the batches. A batch that is not whole
-/// was never relied on.
+/// Returns the kept images, with the data file of each batch, in the order of the batches. Ignores a damaged batch: its
+/// file was never synced, so its images are still in the double-write file.
 ///
 /// # Errors
 /// The disk refused.
@@ -91,13 +91,14 @@ fn remove(directory: &dyn Directory, name: &str) -> Result<()> {
 }
 
 impl BufferManager {
-    /// Notes that files of images exist, so that checkpoints look for them.
+    /// Notes that files of images exist, so that checkpoints try to remove them.
     pub fn note_kept_images(&self) {
         self.header.kept_images.fetch_add(1);
     }
 
-    /// Removes the kept images that no restart from `redo_point` on needs: their pages are at home, synced. An image
-    /// that stayed would hide later damage of its page. Called when the control file names the redo point.
+    /// Removes the kept images that no restart from `redo_point` on needs, because their pages are synced at their
+    /// homes. An image that was not removed would hide later damage of its page. Called when the control file has the
+    /// redo point.
     ///
     /// # Errors
     /// The disk refused; the next call tries again.
@@ -108,7 +109,7 @@ impl BufferManager {
         }
         let mut is_any_needed = false;
         for (_, batch, name) in kept(self.files.directory(), environment_of(&self.region))? {
-            // A page that is not at home has its first change, and so its LSN, at or behind the redo point.
+            // If a page is not synced at its home, its first change, and so its LSN, is not before the redo point.
             if batch.images().iter().any(|image| page_lsn(batch.page(image)) >= redo_point) {
                 is_any_needed = true;
             } else {
@@ -116,7 +117,7 @@ impl BufferManager {
             }
         }
         if !is_any_needed {
-            // A refusal means that another session has kept images meanwhile.
+            // The swap fails if another session has kept images meanwhile.
             let _ = self.header.kept_images.compare_exchange(noted, 0);
         }
         Ok(())

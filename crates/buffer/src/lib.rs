@@ -1,22 +1,22 @@
-//! The buffer manager: a page cache in shared memory, behind the log.
+//! The buffer manager: a page cache in shared memory, which obeys write-ahead logging.
 //!
 //! Paper: LIBTP 3.2.2 and 3.1.3. Departures: a latch, not a pin, keeps a page in its frame while it is used
-//! (docs/design/0001-pages-latched-not-pinned.md); the table and the pool grow by themselves to a budget; every page
-//! has a checksum; pages go out through a double-write file, so that the log needs no page images.
+//! (docs/design/0001-pages-latched-not-pinned.md); the table and the pool grow automatically up to a budget; every
+//! page has a checksum; pages are first written to a double-write file, so that the log needs no page images.
 //!
 //! The crate knows the common header of a page ([`PageHeader`]) and nothing else on the page. It knows nothing of
 //! transactions.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `page_id`, `page_header` | the name of a page; its first 32 bytes and its checksum |
-//! | `frame`, `lookup`, `pool` | a page's place; the frame of each page; the number of frames, and their order of replacement |
+//! | `frame`, `lookup`, `pool` | a frame; finding the frame of a page; the number of frames, and their order of replacement |
 //! | `get`, `content` | getting a page; the latched or pinned page |
-//! | `load`, `evict` | a page comes from the disk; a frame makes room |
-//! | `write_back`, `double_write`, `restore` | the only place where pages are written; their images; mending torn pages |
+//! | `load`, `evict` | reading a page from the disk; replacing a page |
+//! | `write_back`, `double_write`, `restore` | writing pages; their images; repairing torn pages |
 //! | `background`, `prefetch` | frames are cleaned, and pages read, before a session needs them |
 //! | `files`, `registry`, `fate` | database files by number; their names on the disk; drops and new names |
-//! | `repair`, `repair_one` | after the death of all sessions; of one session |
+//! | `repair`, `repair_one` | the repair after the death of all sessions; of one session |
 //!
 //! # Example
 //! ```no_run
@@ -102,9 +102,9 @@ rio::shared! {
         writer: Word<SessionId>,
         /// Number of the last batch; zero before the first.
         sequence: Word<u64>,
-        /// The batch whose pages may not all be at home; zero if there is no such batch.
+        /// The batch whose pages may not all have been written to their homes; zero if there is no such batch.
         open_batch: Word<u64>,
-        /// Odd while pages are on their way home.
+        /// Odd while pages are being written to their homes.
         home_writes: Word<u64>,
         /// Non-zero once a sync failed. Written once, read without a latch.
         failed: Word<u64>,
@@ -127,7 +127,8 @@ pub struct BufferManager {
     log: Arc<dyn WriteAhead>,
     double: Mutex<Option<Arc<DoubleWrite>>>,
     spare_batches: Mutex<Vec<Batch>>,
-    /// Whether this process repairs alone and has not redone all noted records (`repair`).
+    /// Whether this process repairs the region without other processes, and has not redone all noted records
+    /// (`repair`).
     has_unrepeated: AtomicBool,
     settings: Settings,
 }
@@ -146,7 +147,7 @@ impl BufferManager {
         files::FileSlot,
     ];
 
-    /// Returns the bytes that a new buffer manager takes before its first page.
+    /// Returns the number of bytes that a new buffer manager needs before its first page.
     pub fn size() -> u64 {
         // The header, the three tables' headers, and their first chunks: buckets, pools. Files and frames come later.
         let fixed = size_of::<BufferHeader>() + size_of::<TableHeader>() + 2 * size_of::<rio::SlabHeader>();
@@ -173,7 +174,7 @@ impl BufferManager {
         place.map_or(Vec::new(), |place| Files::listed_in(region, place))
     }
 
-    /// Opens the buffer manager of a region. The database files lie in `directory`. No page is written before `log` is
+    /// Opens the buffer manager of a region. The database files are in `directory`. No page is written before `log` is
     /// durable beyond the page's LSN.
     ///
     /// # Panics
@@ -215,7 +216,7 @@ impl BufferManager {
         self.pools.shelves().iter().map(|(_, part)| part.page_bytes()).max().unwrap_or(0)
     }
 
-    /// Returns where the manager's structures lie, for tests that damage them.
+    /// Returns the places of the manager's structures, for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let mut all = vec![Extent::of("buffer header", &self.header)];
@@ -251,26 +252,26 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Returns the registered file of that name, without `.tp`.
+    /// Returns the registered file with the name `name`, without `.tp`.
     pub fn file_by_name(&self, name: &str) -> Option<FileInfo> {
         self.files.by_name(name)
     }
 
-    /// Returns the file of that number if it is registered, or entered in the register of databases and not dropped.
+    /// Returns the file with the number `id` if it is registered, or is in the register of databases and not dropped.
     pub fn file_by_id(&self, id: FileId) -> Option<FileInfo> {
         let entered = || self.files.registry().entry(id).ok().flatten().filter(|entry| !entry.is_dropped);
         self.files.by_id(id).or_else(|| entered().map(|entry| FileInfo::of(&entry)))
     }
 
-    /// Returns the registered file of that number.
+    /// Returns the registered file with the number `id`.
     pub fn registered(&self, id: FileId) -> Option<FileInfo> {
         self.files.by_id(id)
     }
 
-    /// Registers a database that is entered in the register of databases.
+    /// Registers a file that is in the register of databases.
     ///
     /// # Errors
-    /// [`Error::UnknownFile`] if it is not entered there; [`Error::Dropped`]; [`Error::Full`].
+    /// [`Error::UnknownFile`] if it is not in the register; [`Error::Dropped`]; [`Error::Full`].
     pub fn admit(&self, session: &Session, id: FileId) -> Result<()> {
         match self.files.open_entered(session, id) {
             Ok(_) | Err(Error::Away { .. }) => Ok(()),
@@ -278,7 +279,7 @@ impl BufferManager {
         }
     }
 
-    /// Checks that a database's file is in its place.
+    /// Checks that a database's file exists and has not been replaced.
     ///
     /// # Errors
     /// [`Error::Away`], [`Error::UnknownFile`], [`Error::Dropped`] if it is not; [`Error::Full`], [`Error::Io`].
@@ -291,7 +292,7 @@ impl BufferManager {
         self.files.is_used(id)
     }
 
-    /// Returns whether the database of that number was dropped.
+    /// Returns whether the database with the number `id` was dropped.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -304,12 +305,11 @@ impl BufferManager {
         self.files.registry()
     }
 
-    /// Notes that a restart could not repeat the log record at `lsn`, because its file is away. Until the region is
-    /// made anew, redo begins at `lsn` or before, and the file is not used.
+    /// Notes that a restart could not repeat the log record at `lsn`, because its file is missing. Until a new region
+    /// is made, redo begins at `lsn` or before, and the file is not used.
     pub fn note_unrepeated(&self, session: &Session, id: FileId, lsn: libtp_log::Lsn) {
         if let Ok(Some(entry)) = self.files.registry().entry(id) {
-            // Registering fails where memory is full. Then the file is not registered, and the log is kept all the
-            // same.
+            // Registering fails if memory is full. Then the file is not registered, but the log is still kept.
             let registered = self.files.register(session, &FileInfo::of(&entry));
             drop(registered);
         }
@@ -350,7 +350,7 @@ impl BufferManager {
         PoolStats { pool, settings, bytes: self.pools.bytes(pool), ..PoolStats::default() }
     }
 
-    /// Returns how many batches went through the double-write file, and how many buckets the page table has.
+    /// Returns the number of batches written to the double-write file, and the number of buckets of the page table.
     pub fn batch_and_bucket_counts(&self) -> (u64, u32) {
         (self.header.batches.get(), self.table.bucket_count())
     }
@@ -361,13 +361,13 @@ impl BufferManager {
 pub struct PoolStats {
     /// The pool.
     pub pool: PoolId,
-    /// The settings it was made with.
+    /// The settings with which the pool was made.
     pub settings: PoolSettings,
-    /// Frames it has.
+    /// The number of frames of the pool.
     pub frames: u64,
     /// Bytes of its frames.
     pub bytes: u64,
-    /// Pages asked for that were not in memory.
+    /// The number of requested pages that were not in memory.
     pub misses: u64,
     /// Pages read from the disk.
     pub reads: u64,

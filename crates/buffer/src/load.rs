@@ -1,9 +1,9 @@
-//! Loading a page: from the disk into a frame that makes room (`evict`), and pinning it there.
+//! Loading a page: gets a frame (`evict`), reads the page from the disk into it, and pins it there.
 //!
 //! Paper: LIBTP 3.2.2.
 //!
-//! Invariant: a frame whose page could not be read leaves the table before its latch is released. A session that waited
-//! for the latch looks again, reads again, and gets an error of its own.
+//! Invariant: a frame whose page could not be read is removed from the table before its latch is released. A session
+//! that waited for the latch searches again, reads the page itself, and gets the error itself.
 //!
 //! If a session dies here: repair frees a frame that was being loaded. Until then the frame is in the table, and a
 //! session that wants its page sees that the frame is neither latched nor resident.
@@ -21,28 +21,28 @@ use crate::page_header::{check_read, checksum_field, is_zero, life_field};
 use crate::pool::{FrameInHand, PoolPart};
 use crate::{BufferManager, Error, PageId, Pin, Result, WriteAhead};
 
-/// A session that waits for another session's read first looks `READ_SPINS` times without a pause, because most pages
-/// come from the system's cache. Then it looks `READ_YIELDS` times and yields its processor in between.
+/// A session that waits for another session's read first checks `READ_SPINS` times without a pause, because most pages
+/// come from the system's cache. Then it checks `READ_YIELDS` times and yields its processor in between.
 const READ_SPINS: u32 = 400;
 const READ_YIELDS: u32 = 10;
-/// After that, the session sleeps this long before each look.
+/// The time that the session then sleeps before each further check.
 const READ_SLICE: Duration = Duration::from_micros(50);
-/// A frame that was found this number of times in a state in which no session leaves it has been hit by a wild store.
+/// If a frame is found this number of times in a state in which no session leaves a frame, a wild store has hit it.
 const DOUBTS: u32 = 2_000;
 
-/// Where the bytes of a page that is not in memory come from.
+/// The source of the bytes of a page that is not in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The file.
     Disk,
-    /// Nowhere: the caller makes the page new.
+    /// No source: the caller makes a new page.
     Zeros,
 }
 
 impl BufferManager {
     /// Pins the page: looks it up under its bucket's latch, or loads it.
     pub(crate) fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
-        // Times that the frame was found in a state in which only a wild store can have left it.
+        // The number of times that the frame was found in a state that only a wild store can have made.
         let mut doubts = 0;
         while doubts < DOUBTS {
             let Some((slot, note)) = self.table.find_pinned(session, id) else {
@@ -57,7 +57,7 @@ impl BufferManager {
             if slot.state() == State::Loading {
                 wait_for_reader(session, slot);
                 if slot.state() == State::Loading && slot.page.load() == id {
-                    // The session that read the page died. The frame leaves the table when that session is repaired.
+                    // The session that read the page died. The repair of that session removes the frame from the table.
                     drop(pin);
                     doubts += u32::from(session.processes().dead_sessions().is_empty());
                     session.help_the_dead();
@@ -103,7 +103,7 @@ impl BufferManager {
             }
             Source::Zeros => {
                 // The page is zeros, unless another session has made and written it meanwhile, and its frame was
-                // replaced. If the read fails, the disk may have that page: nothing may be put in its place.
+                // replaced. If the read fails, the disk may have that page, so zeros must not replace it.
                 match self.read_page(&file, id, taken.slot, &mut taken.guard) {
                     Err(Error::Corrupt { .. }) => {
                         Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
@@ -129,8 +129,8 @@ impl BufferManager {
         }
     }
 
-    /// Makes a taken frame name the page, and puts it into the table, loading and pinned. Returns `None`, with the
-    /// frame changed back, if the page is there already.
+    /// Assigns a taken frame to the page, and puts it into the table, loading and pinned. Returns `None`, and resets
+    /// the frame, if the page is in the table already.
     pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &FrameInHand<'s>) -> Option<Pin<'s>> {
         taken.slot.page.publish(id);
         failpoint("buffer: frame made out for a page");
@@ -147,19 +147,19 @@ impl BufferManager {
         None
     }
 
-    /// Makes the page in the frame available to other sessions. Two stores, in this order, and no section: a session
-    /// that has a pin and waits for the latch believes the first store, so that store must not be rolled back
-    /// (PROTOCOLS D2).
+    /// Makes the page in the frame available to other sessions. These are two stores, in this order, without a section:
+    /// a session that has a pin and waits for the latch relies on the first store, so this store must not be rolled
+    /// back (PROTOCOLS D2).
     ///
     /// If the session dies here:
-    /// * before the first store, the frame is loading and in the session's hand. It leaves the table, and a session
-    ///   that wants the page reads it again. No session has believed anything of the frame.
-    /// * between the two stores, the page is there, and the frame is still noted in the session's hand. Until the dead
-    ///   session's latch is given back, no other session can have changed the frame. So the session that is about to
-    ///   give the latch back sees both and takes the frame out of the hand ([`BufferManager::settle_hand`]). No other
-    ///   step leaves a frame both resident and in a hand: a frame that is taken into a hand, or put back from one, is
-    ///   free in the same section.
-    /// * after the second store, only the latch and the pin are left.
+    /// * before the first store, the frame is loading, and the session has noted it as taken. Repair removes the frame
+    ///   from the table, and a session that needs the page reads it again. No session has used the frame.
+    /// * between the two stores, the page is resident, and the session's note still names the frame. Until the dead
+    ///   session's latch is released, no other session can have changed the frame. So the session that is about to
+    ///   release the latch sees both facts and clears the note ([`BufferManager::settle_hand`]). No other step leaves a
+    ///   frame both resident and noted as taken: a frame becomes free in the same section in which it is noted as
+    ///   taken, or put back.
+    /// * after the second store, only the latch and the pin remain.
     pub(crate) fn settle(&self, part: &PoolPart, taken: FrameInHand<'_>) {
         part.policy().loaded(part, taken.slot);
         failpoint("buffer: page read, not resident");
@@ -179,7 +179,7 @@ impl BufferManager {
         drop(taken.guard);
     }
 
-    /// Undoes a load that failed: the frame leaves the table, although sessions may wait for it, and is free.
+    /// Undoes a failed load: removes the frame from the table, although sessions may wait for it, and frees it.
     pub(crate) fn give_up(&self, session: &Session, part: &PoolPart, taken: FrameInHand<'_>, pin: Pin<'_>) {
         let removed = self.table.remove(session, taken.slot, u32::MAX);
         assert!(removed, "a frame leaves the table however many wait for it");
@@ -190,12 +190,12 @@ impl BufferManager {
     fn read_page(&self, file: &OpenFile, id: PageId, slot: &FrameSlot, guard: &mut ExclusiveGuard<'_>) -> Result<()> {
         let page = Body::taken(slot).bytes_mut(&self.region, guard);
         let read = file.file.read_at(page, file.offset(id));
-        // Beyond the end of the file lie pages never written.
+        // Pages beyond the end of the file were never written.
         page[*read.as_ref().unwrap_or(&0)..].fill(0);
         let is_doubtful = is_zero(page);
         let checked = read.map_err(Error::from).and_then(|_| check_page(file, id, page, &*self.log, self.log.tail()));
         if (is_doubtful || checked.is_err()) && self.files.forget_foreign(file) {
-            // The bytes were of a file of the program.
+            // The descriptor was closed, and the bytes came from a file of the program.
             return self.read_page(&*self.files.open(id.file())?, id, slot, guard);
         }
         checked
@@ -203,7 +203,7 @@ impl BufferManager {
 }
 
 /// Checks a page as read from the disk, and clears the fields that are zero in memory: its checksum, and the mark of
-/// the log's life, which may be another one at the next change.
+/// the log's incarnation, which may differ at the next write.
 pub(crate) fn check_page(
     file: &OpenFile,
     id: PageId,
@@ -221,15 +221,16 @@ pub(crate) fn check_page(
 
 /// Waits until the reader of a pinned frame that is being loaded has released its latch.
 ///
-/// The order of latches does not bind here: the reader waits for the disk and for latches that are last in the order,
-/// never for a page. So the session does not wait for the latch but looks from time to time, unless the reader is dead.
+/// This wait does not obey the order of latches, and need not: the reader waits only for the disk and for latches that
+/// are last in the order, never for a page. The session does not wait for the latch itself, but checks it from time to
+/// time, unless the reader is dead.
 fn wait_for_reader(session: &Session, slot: &FrameSlot) {
     for round in 0_u32.. {
         if slot.latch.try_shared(session, ANY_PAGE).is_some() {
             return;
         }
         match slot.latch.owner() {
-            // The owner is dead, or the sessions' notes do not explain the latch.
+            // The owner is dead, or no session has noted that it holds the latch.
             Some(_) if round > READ_SPINS + 100 && slot.latch.is_doubtful(session) => {
                 // Waiting for the latch makes the session notice the dead owner and repair it.
                 drop(slot.latch.shared(session, Rank::page(19)));

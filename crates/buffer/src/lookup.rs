@@ -1,23 +1,24 @@
-//! The page table: which frame holds which page.
+//! The page table: finds the frame of a page.
 //!
-//! Paper: LIBTP 3.2.2 needs one and does not describe it. It is a directory of buckets in the region that grows by
-//! linear hashing, one bucket at a time (PROTOCOLS D14), with chains through the frames' slots.
+//! Paper: LIBTP 3.2.2 needs a page table and does not describe it. Here it is a directory of buckets in the region that
+//! grows by linear hashing, one bucket at a time (PROTOCOLS D14), with chains through the frames' slots.
 //!
-//! *A hit takes no latch.* [`PageTable::find`] walks a chain with acquire loads and nothing else. Slots keep their type
-//! for ever. So a change at worst leads a walk astray, into another chain or the free list, and a walk has a bounded
-//! number of steps. The caller believes a frame that was found only after it has taken the slot's latch and read the
-//! page's id again. A walk that finds no page is repeated under the bucket's latch. A walk that goes astray
-//! costs time and never gives a wrong page. For the same reason each process may remember where it last found a page
-//! ([`Hints`]): a right hint saves the walk, and a wrong one costs time only.
+//! *A hit takes no latch.* [`PageTable::find`] only walks a chain with acquire loads. Slots keep their type for ever.
+//! So in the worst case a concurrent change leads the walk into another chain or the free list, and a walk has a
+//! bounded number of steps. The caller uses a found frame only after it has taken the slot's latch and checked the
+//! page's id again. If a walk finds no page, it is repeated under the bucket's latch. So a wrong walk costs time, but
+//! never returns a wrong page. For the same reason each process may remember the frame in which it last found a page
+//! ([`Hints`]): a right hint saves the walk, and a wrong hint only costs time.
 //!
 //! Invariants
-//! 1. Chains change under the bucket's exclusive latch only.
-//! 2. Moving into a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the chain
-//!    or it is not. Moving out is a section, which also stores the frame's next state.
+//! 1. Chains change only under the bucket's exclusive latch.
+//! 2. Adding a frame to a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the
+//!    chain or it is not. Removing a frame is a section, which also stores the frame's next state.
 //! 3. A bucket is split in a section, under the latches of both halves. The section may be rolled back although links
 //!    are read without a latch, because those readers check what they find (above).
 //!
-//! Latches: a bucket's (rank 50), after a page's. Only a split holds two buckets, and it waits for neither.
+//! Latches: a bucket's latch (rank 50), after a page's latch. Only a split holds the latches of two buckets, and it
+//! waits for neither.
 
 use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
 use rio::{failpoint, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
@@ -27,14 +28,14 @@ use crate::frame::{FrameSlot, State};
 use crate::hints::Hints;
 use crate::{PageId, Result};
 
-/// Bytes at the head of a page that are prefetched before the page is latched: the headers and the slots behind them,
-/// which every search looks at first.
+/// The number of bytes at the beginning of a page that are prefetched before the page is latched: the headers and the
+/// first slots, which every search reads first.
 const PREFETCH_BYTES: usize = 512;
 /// Buckets of a new table.
 const BUCKETS_FIRST: u32 = 64;
-/// A walk under the latch that is longer than this goes in a circle, made by a wild store.
+/// A walk under the latch that has more steps than this follows a circle, which a wild store has made.
 const CHAIN_MAX: u32 = 1 << 24;
-/// A walk without latches that is longer than this has gone astray.
+/// A walk without latches that has more steps than this has probably left its chain.
 const STEPS_MAX: u32 = 16;
 
 rio::shared! {
@@ -52,9 +53,9 @@ rio::shared! {
     pub(crate) struct TableHeader {
         /// The buckets.
         pub(crate) buckets: Link<SlabHeader>,
-        /// How many there are. Changes under the latch of the bucket that is split.
+        /// The number of buckets. Changes under the latch of the bucket that is split.
         pub(crate) bucket_count: Word<u32>,
-        /// How many frames there are in all shelves: the table grows with them.
+        /// The number of frames in all shelves. The number of buckets grows with it.
         pub(crate) frame_count: Word<u32>,
         /// Held by the session that splits a bucket. No session waits for it.
         pub(crate) growth: Latch,
@@ -93,13 +94,13 @@ impl PageTable {
         PageTable { region: region.clone(), header, buckets, hints: Hints::new(region), known: CertainCount::default() }
     }
 
-    /// Returns the frame that seems to hold the page. Takes no latch; the top of this file says how the caller checks
-    /// the frame. `is_far` says that the page's bytes are probably not in the processor's cache.
+    /// Returns the frame that seems to hold the page. Takes no latch; the top of this file describes how the caller
+    /// checks the frame. `is_far` states that the page's bytes are probably not in the processor's cache.
     #[inline(always)]
     pub(crate) fn find(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
         let hint = self.hints.get(id);
-        // The page's bytes are prefetched before the slot that says where they lie has arrived: the two are far apart,
-        // and from memory each takes as long as the rest of a descent.
+        // The page's bytes are prefetched by the hint, before the slot with their place has been loaded. Slot and bytes
+        // are in different cache lines, and each cache miss takes as long as the rest of a descent.
         if is_far {
             hint.prefetch(PREFETCH_BYTES);
         }
@@ -110,7 +111,7 @@ impl PageTable {
         }
     }
 
-    /// Asks the processor for the frame that seems to hold the page, and for the beginning of the page. A hint.
+    /// Prefetches the frame that seems to hold the page, and the beginning of the page. This is only a hint.
     #[inline]
     pub(crate) fn bring_near(&self, id: PageId) {
         let hint = self.hints.get(id);
@@ -149,8 +150,8 @@ impl PageTable {
         }
     }
 
-    /// Puts `slot`, which the caller holds exclusively and which names page `id`, into the table. Returns false, with
-    /// nothing changed, if another frame holds the page already.
+    /// Puts `slot`, which the caller has latched exclusively and which names page `id`, into the table. Returns false,
+    /// and changes nothing, if another frame holds the page already.
     pub(crate) fn insert(&self, session: &Session, id: PageId, slot: &FrameSlot) -> bool {
         loop {
             let (number, bucket) = self.bucket_of(id);
@@ -170,15 +171,15 @@ impl PageTable {
         }
     }
 
-    /// Takes `slot`, which the caller holds exclusively, out of the table, unless it has more than `pins` pins. Returns
-    /// whether it did. The slot is free then, and in the session's hand.
+    /// Removes `slot`, which the caller has latched exclusively, from the table, unless it has more than `pins` pins.
+    /// Returns whether the slot was removed. The slot is then free, and the session has noted it as taken.
     pub(crate) fn remove(&self, session: &Session, slot: &FrameSlot, pins: u32) -> bool {
         let place = self.region.offset_of(slot).raw();
         self.unchain(session, slot, pins, |section| session.set_in_hand_in(section, place))
     }
 
-    /// Takes `slot` out of the table if the table has it. The caller holds the slot's latch exclusively, and a dead
-    /// session had the slot in hand.
+    /// Removes `slot` from the table if the table has it. The caller holds the slot's latch exclusively, and a dead
+    /// session has noted the slot as taken.
     pub(crate) fn remove_for_the_dead(&self, session: &Session, slot: &FrameSlot) {
         self.unchain(session, slot, u32::MAX, |_| {});
     }
@@ -227,7 +228,7 @@ impl PageTable {
     }
 
     /// Latches the bucket of the frame's page exclusively. Returns `None` if the frame holds no page. The caller has
-    /// the frame latched.
+    /// latched the frame.
     pub(crate) fn latch_of<'t>(&'t self, session: &'t Session, slot: &FrameSlot) -> Option<ExclusiveGuard<'t>> {
         let id = slot.page.get();
         if id.is_none() {
@@ -242,8 +243,8 @@ impl PageTable {
         }
     }
 
-    /// Splits a bucket if there are more frames than buckets. Waits for nothing: if a latch is busy, a later call
-    /// splits the bucket.
+    /// Splits a bucket if there are more frames than buckets. Never waits: if a latch is busy, a later call splits the
+    /// bucket.
     pub(crate) fn grow(&self, session: &Session) {
         let count = self.header.bucket_count.load();
         if count >= self.header.frame_count.load() {
@@ -251,14 +252,14 @@ impl PageTable {
         }
         let Some(_growth) = self.header.growth.try_exclusive(session, Rank::BUCKET) else { return };
         failpoint("buffer: grows the page table");
-        // Another session may have split a bucket since the look above. One more split would make more buckets than
-        // frames, which [`PageTable::check`] takes for damage.
+        // Another session may have split a bucket since the check above. One more split would make more buckets than
+        // frames, which [`PageTable::check`] reports as damage.
         let count = self.header.bucket_count.load();
         if count >= self.header.frame_count.load() {
             return;
         }
         if count >= self.buckets.capacity() && self.buckets.grow().is_err() {
-            // No room: the chains become longer, and the table still works.
+            // The region has no room: the chains become longer, and the table still works.
             return;
         }
         // Bucket `count` (from zero) is new. Its pages come from the bucket whose number differs in the highest bit.
@@ -320,7 +321,7 @@ impl PageTable {
         all
     }
 
-    /// Returns how many buckets there are.
+    /// Returns the number of buckets.
     pub(crate) fn bucket_count(&self) -> u32 {
         self.header.bucket_count.load()
     }
@@ -335,14 +336,14 @@ impl PageTable {
         }
     }
 
-    /// Puts a frame back into its chain. No other session is attached.
+    /// Puts a frame into its chain again. No other session is attached.
     pub(crate) fn insert_alone(&self, slot: &FrameSlot) {
         let (_, bucket) = self.bucket_of(slot.page.get());
         slot.next.init(bucket.head.get());
         bucket.head.publish(Some(self.region.offset_of(slot)));
     }
 
-    /// Asserts that the chains keep invariants 1 and 2. Returns how many frames are in them. No session works
+    /// Asserts that the chains satisfy the invariants. Returns the number of frames in the chains. No session works
     /// meanwhile.
     pub(crate) fn check_at_rest(&self) -> usize {
         let mut frames = 0;
@@ -366,7 +367,7 @@ impl PageTable {
     fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
         // Under a bucket's latch this is final: which pages belong to the bucket changes only under the same latch.
         let count = self.header.bucket_count.load();
-        // Only one split is under way at a time, and it may be rolled back: all buckets but one are certain.
+        // There is only one split at a time, and it may be rolled back. So all buckets except the last are certain.
         self.known.is_certain(count - 1);
         let number = bucket_number(id, count);
         (number, self.buckets.at(number))
@@ -445,8 +446,8 @@ mod tests {
                     let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
                     let session = processes.join().unwrap();
                     let table = PageTable::attach(&region, place);
-                    // The thread grows the table until a flag is set, and not until a number of frames: the last
-                    // buckets are made after the last frame is there.
+                    // The thread grows the table until a flag is set, and not up to a number of frames: the last
+                    // buckets are made after the last frame is added.
                     while !is_over.load(Ordering::Relaxed) {
                         table.grow(&session);
                     }
@@ -459,7 +460,7 @@ mod tests {
                     let (sound, is_there) = (table.check(), table.bucket_count() >= frames);
                     let is_late = begun.elapsed() > std::time::Duration::from_secs(60);
                     if sound.is_err() || is_late {
-                        // Else the threads would go on for ever, and the scope would wait for them.
+                        // Otherwise the threads would never end, and the scope would wait for them.
                         is_over.store(true, Ordering::Relaxed);
                     }
                     sound.unwrap();

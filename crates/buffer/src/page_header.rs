@@ -1,10 +1,11 @@
-//! The first 32 bytes of every page, and the checksum over all of it.
+//! The first 32 bytes of every page, and the checksum of the whole page.
 //!
-//! The buffer manager knows these bytes of a page and no others. The byte table is docs/formats/page.md.
+//! The buffer manager knows only these bytes of a page. The byte table is docs/formats/page.md.
 //!
 //! Invariants
-//! 1. In memory the checksum field is zero; it is filled in the private copy that goes to the disk (PROTOCOLS L8).
-//! 2. The checksum covers the page's own number and file, so a page in another page's place is noticed.
+//! 1. In memory the checksum field is zero; it is filled in the private copy that is written to the disk (PROTOCOLS
+//!   L8).
+//! 2. The checksum covers the page's own number and file, so a page at the offset of another page is noticed.
 //! 3. A page that is all zeros was never written: it is legal and has LSN 0 (PROTOCOLS F3).
 
 use std::fmt;
@@ -29,13 +30,13 @@ pub const PAGE_BYTES_DEFAULT: u32 = 8 << 10;
 const LSN_FIELD: std::ops::Range<usize> = 8..16;
 const LIFE_FIELD: std::ops::Range<usize> = 22..24;
 
-/// Returns whether a planted bug is tried that the log itself must notice: then pages do not report that the log's end
-/// was lost.
+/// Returns whether a planted bug is active that the log itself must notice. Then the check of pages does not report
+/// that the log's end was lost.
 fn is_left_to_the_log() -> bool {
     planted("log: no flush marks") || planted("log: incarnation in one slot only")
 }
 
-/// The common header, as it stands on the disk.
+/// The common header, as it is on the disk.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct PageHeader {
@@ -45,14 +46,15 @@ pub struct PageHeader {
     pub page_no: U32,
     /// 08-15 LSN of the last record that changed the page.
     pub page_lsn: U64,
-    /// 16-19 The file the page belongs to.
+    /// 16-19 The file of the page.
     pub file_id: U32,
     /// 20 The kind of the page; zero on a page that was never made.
     pub kind: u8,
     /// 21 Zero for a leaf, one more for each level above.
     pub level: u8,
-    /// 22-23 The life of the log that wrote the record of `page_lsn` ([`libtp_log::LogManager::life_mark`]), stored
-    /// when the page last went to the disk; zero if that life was not known, and in memory.
+    /// 22-23 The mark of the log's incarnation that wrote the record of `page_lsn`
+    /// ([`libtp_log::LogManager::life_mark`]), stored when the page was last written to the disk. Zero in memory, and
+    /// if that incarnation was not known.
     pub life: U16,
     /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
     pub deleter_lsn: U64,
@@ -76,7 +78,7 @@ impl PageHeader {
         PageHeader::ref_from_prefix(page).expect("every page is longer than its header").0
     }
 
-    /// Returns a header for a page made new, with LSN 0.
+    /// Returns a header for a new page, with LSN 0.
     pub fn new(id: PageId, kind: u8, level: u8) -> PageHeader {
         PageHeader {
             checksum: U32::ZERO,
@@ -97,31 +99,31 @@ pub fn page_lsn(page: &[u8]) -> Lsn {
     Lsn::new(PageHeader::of(page).page_lsn.get())
 }
 
-/// Returns the bytes of the header that hold the checksum.
+/// Returns the range of the header that has the checksum.
 pub(crate) fn checksum_field() -> std::ops::Range<usize> {
     0..4
 }
 
-/// Returns the bytes of the header that hold the life of the log.
+/// Returns the range of the header that has the mark of the log's incarnation.
 pub(crate) fn life_field() -> std::ops::Range<usize> {
     LIFE_FIELD
 }
 
-/// Returns the bytes of the header that hold the LSN.
+/// Returns the range of the header that has the LSN.
 #[inline]
 pub(crate) fn lsn_field() -> std::ops::Range<usize> {
     LSN_FIELD
 }
 
-/// Returns whether `page_bytes` is a page size this library knows: a power of two from 4 KiB to 64 KiB.
+/// Returns whether `page_bytes` is a page size that this library supports: a power of two from 4 KiB to 64 KiB.
 pub fn is_page_size(page_bytes: u32) -> bool {
     page_bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes)
 }
 
-/// Why bytes read in a page's place are not that page.
+/// The reason why the bytes at a page's offset are not that page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// The bytes are not those that were written: rot, a torn write, or garbage.
+    /// The bytes are not the written bytes: a torn write, bits changed by the disk, or garbage.
     Checksum {
         /// The checksum on the page.
         stored: u32,
@@ -130,17 +132,18 @@ pub enum Damage {
     },
     /// The bytes are another page.
     Misplaced {
-        /// The page that lies there.
+        /// The page that was found there.
         found: PageId,
     },
-    /// The page is younger than the end of the log.
+    /// The page's LSN is beyond the end of the log.
     BeyondLog {
         /// The page's LSN.
         page_lsn: Lsn,
-        /// Where the log ends.
+        /// The end of the log.
         log_end: Lsn,
     },
-    /// A restart found the log's end before the page's last log record, and the log was written anew from there.
+    /// An earlier restart found the log's end before the page's last log record, and other records have been written
+    /// from that end on.
     LostLife {
         /// The page's LSN.
         page_lsn: Lsn,
@@ -169,7 +172,7 @@ pub fn checksum(page: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&[0; 4]), &page[4..])
 }
 
-/// Puts the checksum into a private copy of a page. A page never made stays all zeros.
+/// Puts the checksum into a private copy of a page. A page that was never made stays all zeros.
 pub fn seal(page: &mut [u8]) {
     if is_zero(page) {
         return;
@@ -180,7 +183,7 @@ pub fn seal(page: &mut [u8]) {
 
 /// Returns whether the page was never written.
 pub fn is_zero(page: &[u8]) -> bool {
-    // Compares the page with itself, shifted by one byte: many times faster than byte by byte.
+    // Compares the page with itself, shifted by one byte: this is many times faster than a check byte by byte.
     page.first().is_none_or(|&first| first == 0 && page[1..] == page[..page.len() - 1])
 }
 
@@ -191,7 +194,7 @@ pub fn is_zero(page: &[u8]) -> bool {
 pub fn check(page: &[u8], id: PageId) -> Result<(), Damage> {
     let header = PageHeader::of(page);
     let stored = header.checksum.get();
-    // The first word decides nearly always. Only a page with checksum zero is read to its end.
+    // The first word is nearly always sufficient. Only a page with checksum zero is read to its end.
     if stored == 0 && is_zero(page) {
         return Ok(());
     }
@@ -216,7 +219,8 @@ pub fn belongs(page: &[u8], id: PageId) -> Result<(), Damage> {
     }
 }
 
-/// Notes in a private copy of a page, before it is sealed, the life of the log that wrote its last record.
+/// Stores into a private copy of a page, before it is sealed, the mark of the log's incarnation that wrote its last
+/// record.
 pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
     if !page_lsn(page).is_none() {
         page[LIFE_FIELD].copy_from_slice(&life.map_or(0, NonZeroU16::get).to_le_bytes());
@@ -224,8 +228,9 @@ pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
 }
 
 /// Checks the page as [`check`] does, and checks that the log has the record of the page's last change (PROTOCOLS L8).
-/// The page must not be younger than the log, nor younger than the end of the log that an earlier restart found. The
-/// log is written anew from that end on, and would soon grow past a page whose records were lost.
+/// The page's LSN must not be beyond the end of the log. It must also not be beyond an end that an earlier restart
+/// found: new records are written from that end on, so the log would soon be longer than the LSN of a page whose record
+/// was lost.
 ///
 /// # Errors
 /// Each [`Damage`].

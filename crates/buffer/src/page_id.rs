@@ -1,11 +1,12 @@
-//! How a page is named: a file and a number in it.
+//! The name of a page: a file, and a number in the file.
 //!
-//! Paper: LIBTP 3.2.2 and 3.2.3, "two 4-byte integers (a file id and page number)". Both fit one word, so the page a
-//! frame holds is read and changed in one access.
+//! Paper: LIBTP 3.2.2 and 3.2.3, "two 4-byte integers (a file id and page number)". Both fit into one word, so the name
+//! of a frame's page is read and changed in one access.
 
 use std::fmt;
 
-/// The number of a database file. The control file gives it out, and it is never used again. Zero is no file.
+/// The number of a database file. It is assigned by a counter in the control file, and never used again. Zero is no
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct FileId(u32);
@@ -16,13 +17,13 @@ impl FileId {
     /// No file.
     pub const NONE: FileId = FileId(0);
 
-    /// Makes the number from a stored one.
+    /// Makes the number from a stored number.
     #[inline]
     pub const fn new(number: u32) -> FileId {
         FileId(number)
     }
 
-    /// Returns the number to store.
+    /// Returns the number for storage.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
@@ -43,22 +44,22 @@ pub struct PageNo(u32);
 rio::bits!(PageNo: u32);
 
 impl PageNo {
-    /// The file's header, and so no page of a tree.
+    /// The page of the file's header, which is never a page of an access method.
     pub const HEADER: PageNo = PageNo(0);
 
-    /// Makes the number from a stored one.
+    /// Makes the number from a stored number.
     #[inline]
     pub const fn new(number: u32) -> PageNo {
         PageNo(number)
     }
 
-    /// Returns the number to store.
+    /// Returns the number for storage.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
     }
 
-    /// Returns the byte of the file at which the page begins, for pages of `page_bytes` bytes.
+    /// Returns the offset of the page in its file, for pages of `page_bytes` bytes.
     #[inline]
     pub const fn offset(self, page_bytes: u32) -> u64 {
         // Both are below 2^32, so the product is below 2^64.
@@ -96,7 +97,7 @@ impl PageId {
         PageId(number)
     }
 
-    /// Returns the number to store.
+    /// Returns the number for storage.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0

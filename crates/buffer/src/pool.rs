@@ -1,21 +1,21 @@
-//! Pools and their shelves: how many frames there are, and which of them are free.
+//! Pools and their shelves: the number of frames, and the free frames.
 //!
 //! Paper: LIBTP 3.2.2, "multiple buffer pools with different policies". A pool has a budget in bytes and a policy. Its
 //! frames of one page size are a *shelf*, because a data area keeps its size for ever.
 //!
-//! A shelf begins empty and grows while there is budget (`growth.rs`). Where the region cannot grow (its filesystem is
-//! full), the shelf makes do with replacement.
+//! A shelf begins empty and grows while there is budget (`growth.rs`). If the region cannot grow (because its
+//! filesystem is full), the shelf replaces pages instead.
 //!
 //! Invariants
 //! 1. The frames `1..=frame_count` of a shelf's slab have a data area; the other slots are zero.
-//! 2. A frame on the free list holds no page. Taking one from the list and latching it are one step.
+//! 2. A frame on the free list holds no page. Taking a frame from the list and latching it are one step.
 //!
-//! Latches: the shelf's (rank 52) guards its free list; the pool table's, of the same rank, guards the making of pools
-//! and shelves. The role of the session that grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing
-//! is a system call, and no session waits for the system under a latch.
+//! Latches: the shelf's latch (rank 52) guards its free list; the pool table's latch, with the same rank, guards the
+//! creation of pools and shelves. The role of the session that grows a shelf is a word taken by compare-and-swap
+//! (PROTOCOLS D5): growing is a system call, and no session waits for the system under a latch.
 //!
-//! If a session dies here: a frame that it took from the list is noted as in its hand, in the same section. If it dies
-//! while it grows a shelf, some memory is lost.
+//! If a session dies here: it noted a frame that it took from the list, in the same section. If it dies while it grows
+//! a shelf, some memory is lost.
 
 mod growth;
 mod replace;
@@ -45,11 +45,11 @@ const PAGE_SHIFT_MIN: u32 = 12;
 rio::shared! {
     /// All pools.
     pub(crate) struct PoolTable {
-        /// Guards the making of pools and shelves.
+        /// Guards the creation of pools and shelves.
         pub(crate) latch: Latch,
         /// The pools.
         pub(crate) pools: Link<SlabHeader>,
-        /// How many there are; stored last when one is made.
+        /// The number of pools. When a pool is made, this word is stored last.
         pub(crate) pool_count: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: Word<u32>,
@@ -63,8 +63,8 @@ pub(crate) struct Pool {
     next: OnceLock<Box<Pool>>,
 }
 
-/// One process's handle to all pools. Handles are made when they are first asked for and stay: a shelf is reached
-/// without a lock.
+/// One process's handle to all pools. The handles of single pools and shelves are made at their first use and never
+/// dropped, so no lock is needed to reach a shelf.
 pub(crate) struct Pools {
     region: Region,
     table: Held<PoolTable>,
@@ -113,7 +113,7 @@ impl Pools {
         Ok(PoolId(number))
     }
 
-    /// Returns how many pools there are. Their numbers begin at one.
+    /// Returns the number of pools. The pools are numbered from one.
     ///
     /// # Panics
     /// If the count has become smaller.
@@ -167,7 +167,7 @@ impl Pools {
             slot.slab.init(Some(Slab::<FrameSlot>::init(&self.region, FRAMES_FIRST)?));
             slot.page_shift.init(page_shift);
             slot.pool.init(id.0);
-            // LRU stamps 0 and 1 mean other things.
+            // LRU stamps 0 and 1 have other meanings.
             slot.now.init(replace::STAMP_FIRST);
             link.publish(Some(place));
         }
@@ -184,7 +184,7 @@ impl Pools {
         Some(pool.shelves[index].get_or_init(|| PoolPart::attach(&self.region, &pool.slot, place)))
     }
 
-    /// Returns every shelf there is, with its pool.
+    /// Returns every shelf, with its pool.
     pub(crate) fn shelves(&self) -> Vec<(PoolId, &PoolPart)> {
         let mut found = Vec::new();
         for id in (1..=self.count()).map(PoolId) {
@@ -237,7 +237,7 @@ impl Pools {
         self.pool(id).slot.bytes(&self.region)
     }
 
-    /// Frees every latch and makes every free list anew. No other session is attached.
+    /// Frees every latch and rebuilds every free list. No other session is attached.
     pub(crate) fn rebuild_alone(&self) {
         self.table.latch.reset_alone();
         self.shelves().into_iter().for_each(|(_, part)| part.rebuild_alone());

@@ -1,15 +1,15 @@
-//! Prefetch: pages that will be wanted soon, read in one call.
+//! Prefetch: reads, in one call, pages that will be needed soon.
 //!
-//! Paper: none. A scan says which pages come next; those that are not in memory are read together into private memory,
-//! then put into frames one by one. No latch is held while the disk reads.
+//! Paper: none. A scan states which pages come next. Those that are not in memory are read together into private
+//! memory, then put into frames one by one. No latch is held while the disk reads.
 //!
 //! *Why the bytes are right.* The bytes read from the disk are stale if the page was in memory during the read, had
 //! been changed there, and was written home (to its place in the data file) after the read. If the page is in memory
-//! when its bytes are to be put into a frame, the bytes are dropped. If the page was in memory during the read and is
-//! not in memory any more, it was written home in between, if it was dirty. `home_writes` counts up before the first
-//! page of a batch is written home, and again after the last page. So the bytes are not stale if the count is even
-//! before the read and is the same after the page has entered the table. From then on no other session can load or
-//! change the page.
+//! when its bytes should be put into a frame, the bytes are dropped. If the page was in memory and dirty during the
+//! read and is not in memory any more, it was written home in between. `home_writes` is raised before the first page of
+//! a batch is written home, and again after the last page. So the bytes are not stale if the count is even before the
+//! read and still the same after the page has entered the table. From then on no other session can load or change the
+//! page.
 
 use libtp_process::Session;
 
@@ -19,16 +19,16 @@ use crate::load::check_page;
 use crate::pool::{Bound, FrameInHand, PoolPart};
 use crate::{BufferManager, FileId, PageId, PageNo, Result};
 
-/// The most bytes read in one call.
+/// The largest number of bytes that are read in one call.
 const RUN_BYTES_MAX: u32 = 256 << 10;
 
 impl BufferManager {
-    /// Reads those of the `count` pages from `first` on that are not in memory. Stops when a frame cannot be had
-    /// without writing. Skips a damaged page: a session that asks for it gets the error. Returns how many pages were
-    /// read. The caller holds no latch.
+    /// Reads the pages that are not in memory among the `count` pages from `first` on. Stops when it would have to
+    /// write a page to get a frame. Skips a damaged page: a session that needs the page gets the error. Returns the
+    /// number of pages read. The caller holds no latch.
     ///
     /// # Errors
-    /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io): nothing is lost by going on.
+    /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io). The caller may ignore them.
     pub fn prefetch(&self, session: &Session, file: FileId, first: PageNo, count: u32) -> Result<usize> {
         let open = self.files.open_entered(session, file)?;
         let part = self.pools.part(session, open.info.pool, open.info.page_bytes)?;
@@ -78,7 +78,7 @@ impl BufferManager {
         Ok(entered)
     }
 
-    /// Takes a frame that costs no writing and no waiting.
+    /// Takes a frame, if that needs no write and no wait.
     fn take_at_once<'s>(&'s self, session: &'s Session, part: &'s PoolPart) -> Option<FrameInHand<'s>> {
         if let Some(taken) = part.pop_free(session) {
             return Some(taken);
@@ -89,8 +89,8 @@ impl BufferManager {
         self.evict_clean(session, part, &mut Vec::new())
     }
 
-    /// Puts a page into its frame, unless it is in memory, or may have come home since `before` was counted. Returns
-    /// whether it did.
+    /// Puts a page into a frame, unless the page is in memory, or may have been written home since the count was
+    /// `before`. Returns whether the page was put into a frame.
     fn enter_read(
         &self,
         session: &Session,

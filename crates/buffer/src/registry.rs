@@ -1,9 +1,10 @@
-//! The register of databases: a file that says which file numbers are databases, and how these are called.
+//! The register of databases: a file with the file numbers and names of all databases.
 //!
-//! Not in the paper. A directory cannot tell a database that was dropped from one whose file is away. The register can:
-//! a number is entered before the log has a record of it, and only a drop takes the number out.
+//! Not in the paper. A directory does not show whether a database was dropped or its file is missing. The register
+//! does: a number is entered before the log has a record of it, and only a drop marks it as dropped.
 //!
-//! The file `databases` has one slot of 512 bytes for each file number, at the number times 512. Slot 0 is the front.
+//! The file `databases` has one slot of 512 bytes for each file number, at offset 512 times the number. Slot 0 is the
+//! front.
 //! Byte table: docs/formats/databases.md.
 //!
 //! Invariants
@@ -11,9 +12,9 @@
 //!    record of a database that is not entered.
 //! 2. A number is never used again. A name is used again after the database that had it was dropped.
 //!
-//! If a session dies here: a slot is written by one call, and its checksum tells a slot that was torn or damaged. Such
-//! a slot has no entry. A restart enters the database again if its file is there; nothing was logged of a number whose
-//! slot was torn by a crash.
+//! If a session dies here: a slot is written by one call, and its checksum shows whether it is torn or damaged. A torn
+//! or damaged slot has no entry. A restart enters the database again if its file exists. If a crash has torn the slot,
+//! the log has no record of the number.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +34,7 @@ const UNFINISHED: &str = "databases.new";
 const MAGIC: [u8; 8] = *b"libtpdbs";
 const VERSION: u32 = 1;
 const SLOT_BYTES: usize = 512;
-/// Slots read in one call.
+/// The number of slots that are read in one call.
 const SLOTS_A_READ: u32 = 512;
 const LIVE: u32 = 1;
 const DROPPED: u32 = 2;
@@ -81,7 +82,7 @@ pub struct Entry {
     pub page_bytes: u32,
     /// Whether the database was dropped.
     pub is_dropped: bool,
-    /// The name before, while a database is renamed: the file may still have it.
+    /// The old name, while a database is renamed: the file may still have this name.
     pub was: Option<String>,
 }
 
@@ -118,7 +119,7 @@ impl Slot {
         slot
     }
 
-    /// Returns whether the slot has an entry: a free or damaged slot has none.
+    /// Returns whether the slot has an entry: a free or damaged slot has no entry.
     fn is_whole(&self, id: FileId) -> bool {
         self.state.get() != 0 && self.id.get() == id.raw() && crc32c::crc32c(&self.as_bytes()[4..]) == self.crc.get()
     }
@@ -162,7 +163,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Makes a handle to the register of the environment with that number, in its directory. Opens nothing yet.
+    /// Makes a handle to the register of the environment with the number `environment`, in its directory. Opens no file
+    /// yet.
     pub fn new(directory: Arc<dyn Directory>, environment: [u8; 16]) -> Registry {
         Registry { directory, environment, known: Mutex::default() }
     }
@@ -174,7 +176,7 @@ impl Registry {
     /// Returns the open file, or `None` if the environment has no register.
     fn file(&self, known: &mut Known) -> Result<Option<Arc<dyn File>>> {
         match known.file.take() {
-            // The program has closed the descriptor, and its number may be a file of the program.
+            // The program has closed the descriptor, and its number may now belong to a file of the program.
             Some((file, identity)) if is_foreign(&*file, &identity) => std::mem::forget(file),
             Some((file, identity)) => return Ok(Some(Arc::clone(&known.file.insert((file, identity)).0))),
             None => {}
@@ -208,7 +210,7 @@ impl Registry {
         Ok(Some(file))
     }
 
-    /// Returns whether there is a register.
+    /// Returns whether the environment has a register.
     ///
     /// # Errors
     /// [`Error::Register`] if the file cannot be one of this environment; [`Error::Io`].
@@ -216,10 +218,10 @@ impl Registry {
         Ok(self.file(&mut self.known())?.is_some())
     }
 
-    /// Makes the register, with these entries, unless there is one.
+    /// Makes the register with these entries, unless it exists.
     ///
     /// # Errors
-    /// The disk refused. Then there is no register.
+    /// The disk refused. Then no register exists.
     pub fn make(&self, entries: &[Entry]) -> Result<()> {
         let mut known = self.known();
         if self.file(&mut known)?.is_some() {
@@ -251,7 +253,7 @@ impl Registry {
         Ok(if read == SLOT_BYTES { slot.entry(id) } else { None })
     }
 
-    /// Returns the database of that name, if it was not dropped.
+    /// Returns the database with the name `name`, if it was not dropped.
     ///
     /// # Errors
     /// As [`Registry::is_there`].
@@ -282,7 +284,7 @@ impl Registry {
         Ok(None)
     }
 
-    /// Makes the next lookup read the names anew, because a database was renamed.
+    /// Makes the next search by name read all names again, because a database was renamed.
     pub fn forget_names(&self) {
         let mut known = self.known();
         known.names.clear();
@@ -312,7 +314,8 @@ impl Registry {
         Ok(is_whole && end >= next)
     }
 
-    /// Enters a database, or the drop or new name of one, and syncs the entry. Entering the same again changes nothing.
+    /// Stores an entry (of a new, dropped or renamed database), and syncs it. Storing the same entry again changes
+    /// nothing.
     ///
     /// # Errors
     /// The disk refused. After a failed sync it is not known whether the database is entered.
@@ -323,7 +326,7 @@ impl Registry {
         self.write(entry)
     }
 
-    /// Does as [`Registry::enter`], and writes an entry again that is there already: a failed sync may have left it
+    /// As [`Registry::enter`], but also writes an entry that the register has already: after a failed sync it may be
     /// only in the kernel's cache.
     ///
     /// # Errors
@@ -340,18 +343,18 @@ impl Registry {
     }
 }
 
-/// Returns the name in the directory of the database `name`.
+/// Returns the file name of the database `name`.
 pub fn file_name(name: &str) -> String {
     format!("{name}.tp")
 }
 
-/// Returns where the slot of a number lies.
+/// Returns the offset of the slot of a number.
 fn place(id: FileId) -> u64 {
     u64::from(id.raw()) * SLOT_BYTES as u64
 }
 
-/// Reads the slots from `from` to the end and gives `take` each with its number. Returns the number behind the last
-/// whole slot.
+/// Reads the slots from `from` to the end, and calls `take` with each slot and its number. Returns the number after the
+/// last whole slot.
 fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, &Slot)) -> Result<u32> {
     let mut bytes = vec![0; SLOT_BYTES * SLOTS_A_READ as usize];
     let mut next = from;
@@ -397,7 +400,7 @@ mod tests {
         assert_eq!(registry.find("c").unwrap(), Some(live));
         registry.enter(&entry(2, "c", true)).unwrap();
         assert_eq!(registry.find("c").unwrap(), None);
-        // This registry has read the other numbers, and not this one.
+        // This handle has read the other numbers, but not this number.
         let next = entry(4, "c", false);
         registry.enter(&next).unwrap();
         assert_eq!(registry.find("c").unwrap(), Some(next));

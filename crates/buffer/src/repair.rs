@@ -1,21 +1,21 @@
-//! Repair after the death of every session: the region is there, no session is attached, and one process puts it in
-//! order (PROTOCOLS L6). Every open section was rolled back before. The noted records are redone on their pages
-//! afterwards: this file touches neither pages nor their LSNs.
+//! Repair after the death of every session: the region exists, no session is attached, and one process puts the region
+//! in order (PROTOCOLS L6). Every open section was rolled back before. The noted records are redone on their pages
+//! afterwards: this file changes neither pages nor their LSNs.
 //!
-//! From here on until the caller has redone the noted records ([`BufferManager::all_repeated`]) a page may have a part
-//! of its change, and its old LSN: stores that the record repeats have no before-images. Among the living the dead
-//! session's latch keeps the writer and the replacer away from such a page. Here the latches are reset, so meanwhile no
-//! page is written or replaced (PROTOCOLS D4). A shelf without a free frame grows past its budget.
+//! From now on until the caller has redone the noted records ([`BufferManager::all_repeated`]), a page may have a part
+//! of its change and its old LSN, because stores that the redo repeats have no before-images. If other sessions live,
+//! the dead session's latch excludes the writer and evictors from such a page. Here the latches are reset, so no page
+//! is written or replaced meanwhile (PROTOCOLS D4). A shelf without a free frame grows beyond its budget.
 //!
-//! Dead sessions leave in the frames:
-//! * latches and pins: no session holds any now, so all are given back;
-//! * a frame that was being loaded, or that was taken and not yet put into the table: free;
-//! * a frame that was on its way out of its chain: back in it, or free, as its state says;
-//! * pages of a file that is not registered any more: given up;
-//! * a page that was being written: as dirty as before, by its older recovery LSN. The batch stays open, and the next
-//!   writer brings it home first (`write_back`).
+//! What dead sessions leave in the frames, and what the repair does:
+//! * latches and pins: no session lives, so all are released;
+//! * a frame that was being loaded, or that was taken and not yet put into the table: it is freed;
+//! * a frame that was being removed from its chain: it is put into the chain again or freed, depending on its state;
+//! * pages of a file that is not registered any more: their frames are freed;
+//! * a page that was being written: it is as dirty as before, with its older recovery LSN. The batch stays open, and
+//!   the next writer first writes it home (`write_back`).
 //!
-//! Chains and free lists are made anew from the slots alone. Repairing twice is the same as once.
+//! Chains and free lists are rebuilt only from the slots. A second repair changes nothing.
 //!
 //! If the process dies here: the next process repairs again.
 
@@ -32,15 +32,15 @@ use crate::{BufferManager, PageId};
 pub struct FrameRepair {
     /// Pages that stay in memory.
     pub kept: usize,
-    /// Frames that were being filled, or whose file is gone, and are free now.
+    /// Frames that were freed: they were being filled, or their file is no longer registered.
     pub dropped: usize,
     /// Pages that were being written, and are dirty again.
     pub unsynced: usize,
 }
 
 impl BufferManager {
-    /// Puts the region's part in order. The caller knows that no other session is attached, and has rolled back the
-    /// dead sessions' sections.
+    /// Puts the buffer manager's part of the region in order. The caller knows that no other session is attached, and
+    /// has rolled back the dead sessions' sections.
     pub fn repair_alone(&self) -> FrameRepair {
         let mut found = FrameRepair::default();
         // Relaxed: the threads of this process that write pages are started after the repair.
@@ -57,7 +57,7 @@ impl BufferManager {
         found
     }
 
-    /// Ends the time in which no page is written or replaced: every noted record is redone on its pages.
+    /// Permits writing and replacing pages again: the caller has redone every noted record on its pages.
     pub fn all_repeated(&self) {
         // Relaxed: as in `repair_alone`.
         self.has_unrepeated.store(false, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl BufferManager {
         self.has_unrepeated.load(Ordering::Relaxed)
     }
 
-    /// Asserts the invariants of table, shelves and frames: for tests, and for tools that look at an idle environment.
+    /// Asserts the invariants of table, shelves and frames: for tests, and for tools that inspect an idle environment.
     /// No session uses a page meanwhile.
     ///
     /// # Panics

@@ -1,12 +1,14 @@
 //! Repair of the frames that one dead session left, while other sessions live (PROTOCOLS D4, D5, D7).
 //!
-//! Three steps come before the dead session's latches are given back. Its section is rolled back. A page that it had
-//! read to the end is taken out of its hand ([`BufferManager::settle_hand`]). The noted record is redone on the pages
-//! that the dead session holds, which are reached through its latches ([`BufferManager::held_by`]). Any other frame in
-//! its hand, and its pins, are repaired later, by a session that holds no latch and takes the latches it needs.
+//! The repair makes three steps before it releases the dead session's latches. First, the dead session's section is
+//! rolled back. Second, if the session had completely read a page, its note of the taken frame is cleared
+//! ([`BufferManager::settle_hand`]). Third, the noted record is redone on the pages that the dead session has latched
+//! ([`BufferManager::held_by`]). Any other frame that the session had taken, and its pins, are repaired later, by a
+//! session that holds no latch and takes the latches that it needs.
 //!
-//! If the repairing session dies here: a frame leaves the dead session's hand in the section that puts it on the free
-//! list; a count of pins is stored before the dead session's notes are forgotten. The next session to repair goes on.
+//! If the repairing session dies here: the note of a taken frame is cleared in the same section that puts the frame on
+//! the free list; a count of pins is stored before the dead session's notes are cleared. The next session continues the
+//! repair.
 
 use std::time::Duration;
 
@@ -18,15 +20,15 @@ use crate::frame::{FrameSlot, State, ANY_PAGE};
 use crate::pool::FrameInHand;
 use crate::{BufferManager, ExclusivePage, PageId};
 
-/// Tries of a busy frame, and the pause between two of them: a few milliseconds in all. The next session to repair
-/// tries again; until then a pin in doubt only keeps its frame from being replaced (PROTOCOLS D7).
+/// The number of attempts to latch a busy frame, and the pause between two attempts: a few milliseconds in all. The
+/// next repair tries again. Until then a superfluous pin only prevents the replacement of its frame (PROTOCOLS D7).
 const TRIES: u32 = 40;
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl BufferManager {
-    /// Returns the page if `session` has it latched exclusively. The guard is a second guard of the same latch, for the
-    /// repair of a dead session, whose latches are given back elsewhere: the caller forgets the page instead of
-    /// dropping it.
+    /// Returns the page if `session` has it latched exclusively. The result contains a second guard of the same latch,
+    /// for the repair of a dead session. Other code releases the dead session's latches, so the caller must `forget`
+    /// the page and not drop it.
     pub fn held_by<'s>(&'s self, session: &'s Session, id: PageId) -> Option<ExclusivePage<'s>> {
         for latch in session.latched_alone() {
             let Some(slot) = self.frame_at(latch.raw()) else { continue };
@@ -38,9 +40,9 @@ impl BufferManager {
         None
     }
 
-    /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Called
-    /// after the roll-back of its section and before its latches are given back: afterwards other sessions may change
-    /// the page and replace it.
+    /// If the dead session had read a page and made it available (`settle`), clears its note of the taken frame. Called
+    /// after the rollback of its section and before its latches are released: afterwards other sessions may change the
+    /// page and replace it.
     pub fn settle_hand(&self, dead_session: &DeadSession<'_>) {
         let Some(slot) = self.frame_at(dead_session.in_hand()) else { return };
         let is_there = slot.latch.owner() == Some(dead_session.id()) && slot.state() == State::Resident;
@@ -49,9 +51,9 @@ impl BufferManager {
         }
     }
 
-    /// Repairs the frame that the dead session had in hand. Called first, because the repairer, which ends the dead
-    /// session's transactions, may need the very page that the dead session was reading. The caller holds no latch.
-    /// Returns false if the frame stayed busy all the time: call again later.
+    /// Repairs the frame that the dead session had taken. Called first, because the repairer ends the dead session's
+    /// transactions, and may need the page that the dead session was reading. The caller holds no latch. Returns false
+    /// if the frame was busy at every attempt; the caller then calls again later.
     pub fn repair_hand(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
         let held = self
             .frame_at(dead_session.in_hand())
@@ -59,8 +61,8 @@ impl BufferManager {
         held.is_none_or(|slot| self.empty_hand(session, dead_session, slot))
     }
 
-    /// Repairs the dead session's pins and the frame that it had in hand. The caller holds no latch. Returns false if a
-    /// frame stayed busy all the time: call again later.
+    /// Repairs the dead session's pins, and the frame that it had taken. The caller holds no latch. Returns false if a
+    /// frame was busy at every attempt; the caller then calls again later.
     pub fn repair_frames(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
         let hand = self.repair_hand(session, dead_session);
         let mut pins = true;
@@ -78,14 +80,15 @@ impl BufferManager {
         hand && pins
     }
 
-    /// Returns the pages with more pins than living sessions note, when no session is dead: their frames can never be
-    /// replaced. For tests, while other sessions work.
+    /// Returns the pages that have more pins than the living sessions have noted; no session is dead. Their frames
+    /// could never be replaced. For tests, while other sessions work.
     pub fn pinned_by_nobody(&self, session: &Session) -> Vec<PageId> {
         let shelves = self.pools.shelves();
         let pinned = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let is_leak = |slot: &&FrameSlot| {
             let place = self.region.offset_of(*slot).raw();
-            // A look may fall between a pin and its note. A session with more pins than notes may have any pin.
+            // A check may come between a pin and its note. A session that has more pins than it can note may have any
+            // pin.
             let explained = try_long(session, || {
                 let pins = slot.pins.load();
                 let living = session.processes().pinned_by(place);
@@ -96,13 +99,13 @@ impl BufferManager {
         pinned.filter(is_leak).map(|slot| slot.page.load()).collect()
     }
 
-    /// Returns the page whose frame's latch lies at `latch`, at this moment. `None` if no frame's latch lies there, or
-    /// the frame is empty.
+    /// Returns the page in the frame whose latch is at the offset `latch`, at this moment. `None` if no frame has this
+    /// latch, or the frame is empty.
     pub fn page_at(&self, latch: u64) -> Option<PageId> {
         self.frame_at(latch).map(|slot| slot.page.load()).filter(|page| !page.is_none())
     }
 
-    /// Returns the frame whose slot, and so whose latch, lies at `place`.
+    /// Returns the frame whose slot, which begins with the latch, is at the offset `place`.
     fn frame_at(&self, place: u64) -> Option<&FrameSlot> {
         if place == 0 {
             return None;
@@ -125,15 +128,15 @@ impl BufferManager {
         true
     }
 
-    /// Stores how many living sessions have the frame pinned.
+    /// Stores the number of pins that living sessions have on the frame.
     fn recount_pins(&self, session: &Session, slot: &FrameSlot) -> bool {
         let place = self.region.offset_of(slot).raw();
         let counted = try_long(session, || {
-            // Takes both latches, so that no session takes a pin meanwhile. Pins are given back without a latch.
+            // Takes both latches, so that no session takes a pin meanwhile. Sessions release pins without a latch.
             let _frame = slot.latch.try_exclusive(session, ANY_PAGE)?;
             let _bucket = self.table.latch_of(session, slot);
             let before = slot.pins.load();
-            // `before` is read before the pins are counted, so that a pin given back in between makes the swap fail.
+            // `before` is read before the pins are counted, so that the swap fails if a pin is released in between.
             let living = session.processes().pinned_by(place)?;
             failpoint("repair: pins counted, not stored");
             slot.pins.compare_exchange(before, living).ok()

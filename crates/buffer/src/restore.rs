@@ -1,8 +1,8 @@
-//! Torn pages are mended at a restart, from the last batch in the double-write file and from kept images.
+//! Repairs torn pages at a restart, from the last batch in the double-write file and from kept images.
 //!
 //! Paper: none. PROTOCOLS L8.
 //!
-//! If the process dies here: the batch is still open, and doing this twice is the same as once.
+//! If the process dies here: the batch is still open, and the next restart does the same again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use crate::kept_images;
 use crate::page_header::{check, page_lsn};
 use crate::{FileId, Result};
 
-/// The result of a look at the file after a crash.
+/// The result of the repair of torn pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Pages in the last batch; zero if it was done, or never reached the disk.
     pub looked_at: usize,
-    /// Homes that failed their checksum and were written again.
+    /// Homes that had a wrong checksum and were written again.
     pub mended: usize,
-    /// Files of images that wait for a data file.
+    /// Files of images that are kept until their data file is restored.
     pub kept: usize,
 }
 
-/// Where the pages of a data file go.
+/// The place of the pages of a data file.
 #[derive(Debug)]
 pub enum Home {
-    /// The file, in its place.
+    /// The file exists.
     Here(Arc<dyn File>),
-    /// The file is not in its place, or is not to be used now: its images are kept.
+    /// The file is missing, or must not be used now: its images are kept.
     Away,
     /// The database was dropped: its images are not needed.
     Dropped,
 }
 
-/// Mends torn homes from the last batch, and from the images that were kept while their file was away. Called at
+/// Repairs torn homes from the last batch, and from the images that were kept while their file was missing. Called at
 /// restart, before any page is read.
 ///
-/// `home` returns the file of a number. A home that fails its checksum is mended. A home that is no younger than its
-/// image is written again all the same: after a failed sync, the system may show a home that is not on the disk, and
-/// would never write it. For the same reason the batch itself is made durable again before a home is touched.
-/// Everything written is synced before this returns. Doing it twice is the same as once.
+/// `home` returns the file of a number. A home with a wrong checksum is repaired. An undamaged home that is not newer
+/// than its image is also written again: after a failed sync, the system may show a home that is not on the disk, and
+/// would never write it. For the same reason the batch itself is made durable again before a home is written.
+/// Everything written is synced before this function returns. A second call changes nothing.
 ///
 /// # Errors
-/// The disk refused; nothing is lost, and it can be done again.
+/// The disk refused. No page is lost, and the call can be repeated.
 pub fn restore_torn(
     directory: &dyn Directory,
     environment: [u8; 16],
@@ -73,7 +73,7 @@ pub fn restore_torn(
         is_removed = true;
     }
     if is_removed {
-        // A file of images that came back at a power cut would be older than the pages at home.
+        // If a removed file of images reappeared after a power cut, it would be older than the pages at home.
         directory.sync()?;
     }
     if !directory.exists(DOUBLE_WRITE_NAME)? {
@@ -100,7 +100,7 @@ pub fn restore_torn(
     Ok(restored)
 }
 
-/// Brings a batch's images of one data file home and syncs the file. Returns how many homes were torn.
+/// Writes a batch's images of one data file to their homes and syncs the file. Returns the number of torn homes.
 fn bring_home(batch: &Batch, file: FileId, home: &dyn File) -> Result<usize> {
     let mut mended = 0;
     for image in batch.images().iter().filter(|image| image.id.file() == file) {
@@ -114,7 +114,7 @@ fn bring_home(batch: &Batch, file: FileId, home: &dyn File) -> Result<usize> {
         }
         mended += usize::from(!is_whole);
     }
-    // The file is synced even if nothing was written: the batch is about to be marked done, and its homes may be
+    // The file is synced even if no page was written: the batch will be marked as done, and its homes may be
     // unsynced.
     home.sync()?;
     Ok(mended)
@@ -205,7 +205,7 @@ mod tests {
         }
         let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 1, &[(1, 2), (2, 2), (3, 2)]);
-        // Page 1 came home whole and is younger by now, page 2 came home by half, and page 3 not at all.
+        // Page 1 was wholly written home and has been changed since, page 2 was half written, page 3 was not written.
         home.write_at(&page_at(1, 4, 100), 4096).unwrap();
         home.write_at(&page(2, 2)[..2048], 2 * 4096).unwrap();
         assert_eq!(restore(&directory), Restored { looked_at: 3, mended: 1, kept: 0 });

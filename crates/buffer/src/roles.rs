@@ -1,5 +1,5 @@
 //! The roles of the page cache and the sessions that have them, for the tools. While a stopped process has a role,
-//! other sessions wait for it or do without.
+//! other sessions wait for this process, or continue without the work of the role.
 
 use libtp_process::SessionId;
 

@@ -1,11 +1,12 @@
 //! Settings of the buffer manager. All have defaults.
 
-/// The policy that chooses the frame that makes room for another page.
+/// The policy that chooses the frame whose page is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Second chance, the default: a hand goes round and takes a frame that was not used since it last passed.
+    /// Second chance, the default: a hand goes round the frames, and chooses a frame that was not used since the hand
+    /// last passed it.
     Clock,
-    /// Exactly the least recently used frame, as in the paper. Every hit then stores to shared memory.
+    /// The exactly least recently used frame, as in the paper. Every hit then stores to shared memory.
     Lru,
 }
 
@@ -27,14 +28,14 @@ impl Policy {
     }
 }
 
-/// One pool of frames. The environment has one, and a database may have one of its own (LIBTP 3.2.2: "multiple buffer
-/// pools with different policies").
+/// One pool of frames. The environment has a common pool, and a database may have a separate pool (LIBTP 3.2.2:
+/// "multiple buffer pools with different policies").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// The most bytes of pages. The pool begins empty and grows to this budget. It grows further, to twice the budget
-    /// at most, only when every frame is in use at once.
+    /// The largest number of bytes of pages. The pool begins empty and grows to this budget. It grows further, at most
+    /// to twice the budget, only when all frames are in use at the same time.
     pub budget_bytes: u64,
-    /// Its replacement policy.
+    /// The pool's replacement policy.
     pub policy: Policy,
 }
 
@@ -47,19 +48,19 @@ impl Default for PoolSettings {
 /// The buffer manager's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The pool of every database that has no pool of its own.
+    /// The common pool of all databases without a separate pool.
     pub pool: PoolSettings,
-    /// The most pages in one batch through the double-write file: 1 to 240, which is the default. A batch costs two
-    /// syncs, and one more for each further file in it, so large batches are cheap. The double-write file is as large
-    /// as the largest batch.
+    /// The largest number of pages in one batch through the double-write file: 1 to 240; the default is 240. A batch
+    /// costs two syncs, and one more for each further file in it, so large batches cost less per page. The double-write
+    /// file is as large as the largest batch.
     pub batch_pages: usize,
-    /// Writes pages straight to their homes, without a sync: nothing is recovered (LIBTP 5.1.1, NOTP). For
-    /// measurements.
+    /// Writes pages directly to their homes, without a sync: nothing is recovered after a crash (LIBTP 5.1.1, NOTP).
+    /// For measurements.
     #[cfg(feature = "unprotected")]
     pub writes_once: bool,
 }
 
-/// More pages than this do not fit the table in the double-write file's header.
+/// More pages than this do not fit into the table of the double-write file.
 pub(crate) const BATCH_PAGES_MAX: usize = 240;
 
 impl Default for Settings {
@@ -78,7 +79,8 @@ impl Settings {
         self.batch_pages.clamp(1, BATCH_PAGES_MAX)
     }
 
-    /// Returns whether a page that is torn on its way home is lost: for measurements only, with feature `unprotected`.
+    /// Returns whether pages are written without the double-write file, so that a torn page is lost. Only for
+    /// measurements, with feature `unprotected`.
     pub(crate) fn writes_once(&self) -> bool {
         #[cfg(feature = "unprotected")]
         return self.writes_once;

@@ -7,21 +7,22 @@ use std::num::NonZeroU16;
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
 
-/// A log that pages wait for. Whatever implements this trait, only the log itself can make a [`FlushedTo`].
+/// The log that must be durable before pages are written. Other types may implement this trait, but only the log itself
+/// can make a [`FlushedTo`].
 pub trait WriteAhead: Send + Sync {
-    /// Returns where the log ends now. No page is younger.
+    /// Returns the end of the log now. No page has an LSN beyond it.
     fn tail(&self) -> Lsn;
 
-    /// Returns how far the log is durable now.
+    /// Returns the durable end of the log now.
     fn flushed(&self) -> FlushedTo;
 
-    /// Returns the life of the log that wrote the record at `lsn`, or `None` if that is not known.
+    /// Returns the mark of the log's incarnation that wrote the record at `lsn`; `None` if it is not known.
     fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16>;
 
     /// Makes the record at `lsn` durable.
     ///
     /// # Errors
-    /// The log's own.
+    /// The errors of the log.
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo>;
 
     /// Called when a data file could not be synced: nothing more may be acknowledged.

@@ -1,29 +1,30 @@
-//! Writing pages back: the only place where a page goes to the disk.
+//! Writing pages back: the only code that writes pages to the disk.
 //!
 //! Paper: LIBTP 3.2.2, "checks with the Log Manager to ensure that the write-ahead protocol is enforced". Here the
 //! check is an argument: [`write_homes`](BufferManager::write_homes) takes a [`FlushedTo`], which only the log can
-//! make, and asserts that it covers each page. Departure: pages go out in batches through the double-write file.
+//! make, and asserts that it covers each page. Departure: pages are written in batches through the double-write file.
 //!
 //! A batch, step by step:
 //! 1. Become the writer. The environment has one writer at a time, because the double-write file holds one batch. So
 //!    all claims are the writer's.
-//! 2. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). The latch is
-//!    only tried, so a session that needs a clean frame never waits for a latch that it holds itself.
-//! 3. Checksums go into the copies. The log is forced to the youngest page LSN among them.
-//! 4. Table and images go to the double-write file, which is synced.
-//! 5. The pages go home, and each file is synced.
-//! 6. The claims end: the pages are clean, unless they were changed meanwhile. The batch is marked done.
+//! 2. *Claim* pages: under a frame's shared latch, copy its page and move its recovery LSN to `unsynced` (`frame`). The
+//!    latch is only tried, so a session that needs a clean frame never waits for a latch that it holds itself.
+//! 3. Store the checksums in the copies. Force the log to the highest page LSN among them.
+//! 4. Write table and images to the double-write file, and sync it.
+//! 5. Write the pages to their homes, and sync each file.
+//! 6. End the claims: the pages are clean, unless they were changed meanwhile. Mark the batch as done.
 //!
 //! Invariants
-//! 1. A page counts as dirty, for eviction and for the checkpoint, until its file was synced after the write (L7).
-//! 2. A write that fails leaves its pages as dirty as they were, and the batch open: the next writer first brings the
-//!    batch home from the double-write file (L8). Nothing is lost, and the write is tried again.
-//! 3. A failed sync is final: `failed` is set before any call returns the error, the claims stay for ever, so no
-//!    checkpoint passes them, and nothing is written any more. A sync that a limit of the process has prevented, and one
-//!    through a descriptor that the program has closed, leave the pages dirty: any process writes them again.
+//! 1. A page is dirty, for eviction and for the checkpoint, until its file is synced after the write (L7).
+//! 2. After a failed write the pages are as dirty as before, and the batch stays open: the next writer first writes the
+//!    batch home from the double-write file (L8). No page is lost, and the write is tried again.
+//! 3. A failed sync is final. `failed` is set before any call returns the error. The claims stay for ever, so no
+//!    checkpoint advances beyond them, and no page is written any more. There are two exceptions: a sync that a limit
+//!    of the process has prevented, and a sync through a descriptor that the program has closed. They leave the pages
+//!    dirty, and any process writes them again.
 //!
-//! If the writer dies here: the next writer gives its claims back, so the pages are as dirty as before. If the batch
-//! was in the double-write file, the next writer brings it home first.
+//! If the writer dies here: the next writer cancels its claims, so the pages are as dirty as before. If the batch was
+//! in the double-write file, the next writer first writes it home.
 
 mod claims;
 mod homes;
@@ -47,11 +48,11 @@ use crate::kept_images;
 use crate::page_header::{mark_life, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
-/// The most slices, and the longest time, that a session waits for latches and writes of other sessions. The time
-/// counts on a busy machine, where one slice may be long.
+/// The largest number of slices, and the longest time, that a session waits for latches and writes of other sessions.
+/// The limit of the time is for a busy machine, on which a slice may be long.
 const PATIENCE: (u32, Duration) = (10_000, Duration::from_secs(4));
 
-/// Returns whether the session has used up its patience: it began to wait at `begun` and has waited `round` slices.
+/// Returns whether the wait must end. The session began to wait at `begun`, and has waited `round` slices.
 fn is_over(round: u32, begun: Instant) -> bool {
     round >= PATIENCE.0 || begun.elapsed() >= PATIENCE.1
 }
@@ -69,9 +70,9 @@ impl From<Error> for Fault {
 }
 
 impl BufferManager {
-    /// Writes every page that is dirty now and syncs its file. Returns how many were written. The caller holds no
-    /// latch. A page that a session keeps latched for seconds stays dirty, and [`BufferManager::dirty_minimum`] counts
-    /// it: the session's process may be stopped.
+    /// Writes every page that is dirty now and syncs its file. Returns the number of written pages. The caller holds no
+    /// latch. A page that a session (of a stopped process, for example) keeps latched for seconds stays dirty, and
+    /// [`BufferManager::dirty_minimum`] includes it.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`], [`Error::Corrupt`]: a page that could not be written stays dirty and is tried
@@ -81,8 +82,8 @@ impl BufferManager {
     }
 
     /// Writes every page whose recovery LSN is below `than`, and syncs its file. Afterwards the log below `than` is not
-    /// needed for any page that was dirty at the call, except for pages that stayed latched. Returns how many were
-    /// written. The caller holds no latch.
+    /// needed for any page that was dirty at the call, except for pages that stayed latched. Returns the
+    /// number of written pages. The caller holds no latch.
     ///
     /// # Errors
     /// As [`BufferManager::write_all`].
@@ -115,7 +116,7 @@ impl BufferManager {
                 break;
             }
             if is_over(round, begun) && !planted("buffer: a checkpoint waits for a latched page without a bound") {
-                // The latches' holders may be stopped. The dirty minimum counts these pages.
+                // The latches' holders may be stopped. The dirty minimum includes these pages.
                 tracing::warn!(
                     pages = frames.len(),
                     "pages that stay latched are not written; they stay dirty until they are free"
@@ -133,8 +134,8 @@ impl BufferManager {
         refused.map_or(Ok(written), Err)
     }
 
-    /// Waits until the pages that other sessions had claimed are synced, or given back. The wait is bounded: the
-    /// session that claimed a page may be dead, and the dirty minimum counts that page anyway.
+    /// Waits until the pages that other sessions have claimed are synced, or their claims are cancelled. The wait is
+    /// bounded: the session that claimed a page may be dead, and the dirty minimum includes this page anyway.
     fn wait_for_others(&self, session: &Session, than: Lsn) -> Result<()> {
         let claimed = |slot: &FrameSlot| {
             let lsn = slot.unsynced.load();
@@ -154,21 +155,21 @@ impl BufferManager {
     }
 
     /// Returns the oldest LSN that a restart needs for any page: redo would begin there. Returns `None` if every page
-    /// is on the disk, synced. A caller that looks for a redo point reads the log's tail *before* this call, and takes
-    /// the smaller.
+    /// is on the disk, synced. A caller that computes a redo point reads the log's tail *before* this call, and uses
+    /// the smaller of both.
     pub fn dirty_minimum(&self) -> Option<Lsn> {
         let shelves = self.pools.shelves();
         let frames = shelves.iter().flat_map(|(_, part)| part.frames()).filter_map(FrameSlot::oldest_needed).min();
         frames.into_iter().chain(self.files.unrepeated_from()).min()
     }
 
-    /// Returns how many pages are not on the disk, synced.
+    /// Returns the number of pages that are not on the disk, synced.
     pub fn dirty_count(&self) -> usize {
         let shelves = self.pools.shelves();
         shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.is_clean()).count()
     }
 
-    /// Returns whether a sync of a data file failed. Then nothing is written any more, and reading goes on.
+    /// Returns whether a sync of a data file failed. Then no page is written any more, and pages can still be read.
     pub fn is_failed(&self) -> bool {
         self.header.failed.load() != 0
     }
@@ -181,8 +182,8 @@ impl BufferManager {
         }
     }
 
-    /// Writes the frames that it can claim without waiting, up to a batch. Returns their number. Returns zero if
-    /// another session is writing: then some frames will be clean in a moment.
+    /// Writes those of `frames` that it can claim without waiting, up to a batch. Returns their number. Returns zero if
+    /// another session is writing: then some frames will soon be clean.
     pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
         self.check_failed()?;
         let Some(writer) = self.try_become_writer(session) else {
@@ -229,7 +230,7 @@ impl BufferManager {
         })
     }
 
-    /// Writes the claimed pages. Then ends the claims, or gives them back.
+    /// Writes the claimed pages. Then ends the claims, or cancels them after an error.
     fn write_load(&self, session: &Session, load: &mut ClaimedBatch<'_>) -> Result<usize> {
         let writer = load.writer.take().filter(|_| !load.slots.is_empty());
         let Some(writer) = writer else { return Ok(0) };
@@ -247,7 +248,7 @@ impl BufferManager {
                 self.header.batches.fetch_add(1);
             }
             Err(Fault::Again(_)) => load.slots.iter().for_each(|slot| slot.undo_write()),
-            // The claims stay: no checkpoint passes them.
+            // The claims stay, so that no checkpoint advances beyond them.
             Err(Fault::Final(_)) => {}
         }
         load.slots.clear();
@@ -266,8 +267,8 @@ impl BufferManager {
         }
     }
 
-    /// Cuts the batch to the pages that the double-write file has room for on a full disk. The other claims are given
-    /// back.
+    /// On a full disk, limits the batch to the pages for which the double-write file has room. Cancels the other
+    /// claims.
     fn cut_to_room(&self, load: &mut ClaimedBatch<'_>) -> Result<()> {
         if self.settings.writes_once() {
             return Ok(());
@@ -319,7 +320,7 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Brings the last batch home out of the double-write file, if it did not come home.
+    /// Writes the last batch home from the double-write file, if this was not done.
     fn finish_open_batch(
         &self,
         session: &Session,
@@ -337,16 +338,16 @@ impl BufferManager {
         };
         // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
         failpoint("buffer: batch of a dead writer found");
-        // Notes that files of images exist: the dead writer may have kept images after a checkpoint looked for them in
-        // vain. If the data file is back, the loop below does not run and notes nothing.
+        // Notes that files of images exist: the dead writer may have kept images after a checkpoint found no such
+        // files. If the data file exists again, the loop below does not run and makes no note.
         self.note_kept_images();
         for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.
             leave_given_up(session);
-            // This note is made before the images are kept and again after. The first one is for a process that dies in
-            // between: checkpoints still look for the file. The second one is for a checkpoint that looks in between:
-            // it may take the first note away.
+            // This note is made before the images are kept, and again afterwards. If the process dies in between, the
+            // first note makes checkpoints search for the file. If a checkpoint runs in between, it may clear the first
+            // note, so the second note is needed.
             self.note_kept_images();
             let environment = environment_of(&self.region);
             kept_images::keep(self.files.directory(), environment, (file, sequence), &batch).map_err(|error| {
@@ -367,7 +368,7 @@ impl BufferManager {
         failpoint("buffer: batch closed, not marked done");
         leave_given_up(session);
         if let Err(error) = double.mark_done(sequence) {
-            // The mark is not needed: a restart finds the homes whole.
+            // The mark is not needed: a restart finds undamaged homes.
             tracing::debug!(%error, sequence, "a batch of pages could not be marked done");
         }
     }
@@ -380,8 +381,8 @@ impl BufferManager {
         }
     }
 
-    /// Returns the error of a sync. A sync that has begun is published as failed; a sync that a limit of this process
-    /// has prevented can be repeated, and other processes go on.
+    /// Returns the error of a sync. If the sync was begun, publishes that it failed. If a limit of this process has
+    /// prevented the sync, it can be repeated, and other processes are not affected.
     pub(crate) fn sync_error(&self, error: libtp_io::Error) -> Error {
         match error.is_failed_sync() || planted("buffer: a limit of one process counts as a failed sync") {
             true => self.fail(&error),
@@ -404,8 +405,8 @@ impl BufferManager {
         Error::Failed
     }
 
-    /// Returns the number of the next batch. The first number after the region was made follows the number in the file,
-    /// so that an old mark "done" is never taken for the new batch's.
+    /// Returns the number of the next batch. The first number after the region was made is one more than the number in
+    /// the file, so that an old mark "done" never applies to a new batch.
     fn next_sequence(&self, double: &DoubleWrite) -> Result<u64> {
         if self.header.sequence.load() == 0 {
             self.header.sequence.publish(double.last_sequence()?);

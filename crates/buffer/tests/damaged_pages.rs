@@ -1,4 +1,4 @@
-//! Bytes on the disk that are not the page: each session that asks gets an error, and never the bytes.
+//! Tests of bytes on the disk that are not the page: each session that reads the page gets an error, never the bytes.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 

@@ -1,4 +1,5 @@
-//! A pool is small at first, then as large as its budget, then no larger. Where memory is refused, pages are replaced.
+//! Tests of growth: a pool is small at first, grows to its budget, and no further. If the region cannot grow, pages are
+//! replaced.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 

@@ -1,5 +1,5 @@
-//! Stores without before-images are allowed only with a noted record, and only in a change that also stores the page's
-//! LSN (PROTOCOLS D3, D4, D15).
+//! Tests of stores without before-images: they are allowed only with a noted record, and only in a change that also
+//! stores the page's LSN (PROTOCOLS D3, D4, D15).
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -14,7 +14,7 @@ use libtp_sim::SimDisk;
 use rio::Store;
 use world::{frames, page_id, World, LEAF};
 
-/// Where a change stores, and whether the store has a before-image.
+/// The offset of each store of a change, and whether the store has a before-image.
 type Stores = &'static [(usize, bool)];
 
 fn store(page: &mut PageMut<'_, '_>, (at, has_image): (usize, bool), value: u64) {
@@ -26,7 +26,7 @@ fn store(page: &mut PageMut<'_, '_>, (at, has_image): (usize, bool), value: u64)
     }
 }
 
-/// Makes a world with two pages, and a session whose death is played.
+/// Makes a world with two pages, and a session whose death is simulated.
 fn world() -> (World, Session) {
     let world = World::new(Arc::new(SimDisk::new(1).process_view()), &frames(64));
     let session = world.join();
@@ -63,7 +63,8 @@ fn only_a_noted_record_permits_a_store_without_a_before_image() {
     assert!(Repeated::noted(&session, lsn).is_none(), "the note is cleared");
 }
 
-/// Makes the change of all pages: up to `limit` stores, the pages' LSNs among them. Returns whether that was all.
+/// Makes up to `limit` stores of the change of all pages; the stores of the page LSNs are included. Returns whether the
+/// change is complete.
 fn change(
     session: &Session,
     pages: &mut [ExclusivePage<'_>],
@@ -121,7 +122,7 @@ fn two_pages_of_one_record_are_whole_after_deaths_of_the_session_and_its_repaire
     session.clear_append();
 }
 
-/// Returns the page with the change made at once.
+/// Returns the page with the whole change.
 fn made(page: &[u8], stores: Stores, lsn: Lsn) -> Vec<u8> {
     let mut whole = page.to_vec();
     let mut bytes = PageMut::detached(&mut whole);

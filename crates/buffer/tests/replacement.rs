@@ -1,5 +1,5 @@
-//! More pages than frames: a read returns the last value written, in every thread of every process, and a page in use
-//! stays in its frame.
+//! Tests with more pages than frames: a read returns the last written value in every thread of every process, and a
+//! page in use stays in its frame.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -55,7 +55,7 @@ fn many_threads_and_few_frames(policy: Policy) {
             let model = &model;
             scope.spawn(move || work(world, model, seed * 0x9e37_79b9, 4_000));
         }
-        // Prefetches beside them, so that pages are read while they come home.
+        // Prefetches in parallel, so that pages are read while they are written home.
         scope.spawn(|| {
             let session = first.join();
             for round in 0..300 {

@@ -1,6 +1,6 @@
-//! A prefetch reads pages from the disk without holding anything. In these tests one of the pages comes into memory, is
-//! changed, goes home and leaves memory again, before the prefetch puts its bytes into a frame. A disk that does
-//! something else in the middle of a read makes this happen every time. In another test the reader dies there.
+//! A prefetch reads pages from the disk while it holds no latch or pin. In these tests one of the pages is loaded,
+//! changed, written home and replaced, before the prefetch puts its bytes into a frame. To force this order, the disk
+//! calls a hook in the middle of a read. In another test the reader dies there.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 

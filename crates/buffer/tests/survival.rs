@@ -1,5 +1,4 @@
-//! Every session died and the region is there: the pages in memory are kept, and every latch, pin and role is given
-//! back.
+//! Tests of a region whose sessions all died: the pages in memory are kept, and every latch, pin and role is released.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -55,7 +54,7 @@ fn a_batch_that_was_on_its_way_home_comes_home() {
     for number in 1..=30 {
         world.set(&session, page_id(number), u64::from(number)).unwrap();
     }
-    // The first write home fails half way, and then every session dies.
+    // The first write to the homes fails half way, and then every session dies.
     disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
     world.buffers.write_all(&session).unwrap_err();
     forget(session);
@@ -66,7 +65,7 @@ fn a_batch_that_was_on_its_way_home_comes_home() {
     repair.finish();
     let session = survivor.join();
     assert_eq!(survivor.buffers.dirty_count(), 30);
-    // One page is written, and the whole open batch comes home with it.
+    // When one page is written, the whole open batch is written home first.
     survivor.buffers.forget_file(&session, libtp_buffer::FileId::new(9));
     let oldest = survivor.buffers.dirty_minimum().unwrap();
     survivor.buffers.write_older(&session, libtp_log::Lsn::new(oldest.raw() + 1)).unwrap();

@@ -1,4 +1,4 @@
-//! A page goes to the disk only behind its log, and a disk that refuses loses nothing.
+//! Tests of writing pages: a page is written only after its log, and no page is lost if the disk refuses.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -28,7 +28,7 @@ fn dirty_world(disk: &SimDisk) -> (World, Session) {
 fn set_all(world: &World, session: &Session, add: u64) {
     for number in 1..=PAGES {
         if add == 0 {
-            // Pinned as a page that is made new.
+            // Pinned as a new page.
             drop(world.buffers.pin_new(session, page_id(number)).unwrap());
         }
         world.set(session, page_id(number), u64::from(number) + add).unwrap();
@@ -41,7 +41,7 @@ fn get_all(world: &World, session: &Session, add: u64) {
     }
 }
 
-/// Asserts that the disk has all pages, with the value of that round.
+/// Asserts that the disk has all pages, with the values of the round `add`.
 fn on_the_disk(disk: &SimDisk, add: u64) {
     let bytes = disk.file_bytes("pages.tp").unwrap();
     for number in 1..=PAGES {
@@ -183,10 +183,10 @@ fn a_new_page_is_read_only_if_another_session_has_written_it() {
         drop(world.buffers.pin_new(&session, page_id(number)).unwrap());
         world.set(&session, page_id(number), u64::from(number)).unwrap();
     }
-    // Some pages had to leave the memory again before they were set.
+    // Some pages were replaced before they were set.
     assert!(reads() - before < 20, "pages that were never written are read: {} reads", reads() - before);
-    // This session missed a page long ago and makes it only now. Meanwhile other sessions have made the page and
-    // written it, and it had to leave the memory.
+    // This session found long ago that a page does not exist, and makes it only now. Meanwhile other sessions have made
+    // and written the page, and it was replaced.
     let gone: Vec<u32> = (1..=200).filter(|number| !world.buffers.is_resident(page_id(*number))).collect();
     assert!(gone.len() > 100, "{}", gone.len());
     for number in gone.iter().step_by(10) {
@@ -227,7 +227,7 @@ fn every_call_that_fails_once_loses_nothing() {
                 continue;
             }
             failed += u32::from(first.is_err());
-            // One page was changed since. The batch that did not come home comes home first.
+            // One page was changed since. The batch that was not written home is written first.
             world.set(&session, page_id(1), 1).unwrap();
             world.buffers.write_all(&session).unwrap_or_else(|error| panic!("call {call}, {fault:?}: {error}"));
             assert_eq!(world.buffers.dirty_count(), 0, "call {call}, {fault:?}");
@@ -267,7 +267,7 @@ fn a_batch_that_is_written_makes_room_for_as_many_pages() {
     });
     let full = full.unwrap();
     assert!(full > 64);
-    // This page got the first of the sixteen frames that were cleaned.
+    // This page gets the first of the sixteen frames that were cleaned.
     (full + 1..full + 16).for_each(set);
     assert_eq!(batches(), 1);
     set(full + 16);
@@ -303,7 +303,7 @@ fn after_a_crash_at_any_call_every_page_is_whole() {
     assert!(mended > 50, "only {mended} pages were torn: the test shows nothing");
 }
 
-/// The environment's number, as the buffer manager takes it from a region without an identity.
+/// The environment's number that the buffer manager reads from a region without an identity.
 const ENVIRONMENT: [u8; 16] = [0; 16];
 
 fn restore(directory: &Arc<dyn libtp_io::Directory>) -> usize {
@@ -331,7 +331,7 @@ fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
     let (world, session) = dirty_world(&disk);
     world.buffers.write_all(&session).unwrap();
     drop((session, world));
-    // The region is lost and batches are counted anew. The first batch does not come home.
+    // The region is lost, and batch numbers begin again. The first batch is not written home.
     let world = World::new(Arc::new(disk.process_view()), &frames(256));
     let session = world.join();
     for number in 1..=PAGES {
@@ -356,7 +356,8 @@ fn images_of_a_file_that_was_moved_away_stay_until_a_checkpoint_passes_them() {
     let other = FileId::new(2);
     world.buffers.register_file(&session, &file_info(other, "other", PAGE_BYTES)).unwrap();
     world.buffers.write_all(&session).unwrap();
-    // The pages' next way home is cut off, the file is moved away, and another file's page takes their place.
+    // The next write home is interrupted, the file is moved away, and a batch with another file's page replaces the
+    // images.
     set_all(&world, &session, 1_000);
     disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
     world.buffers.write_all(&session).unwrap_err();
@@ -376,7 +377,7 @@ fn images_of_a_file_that_was_moved_away_stay_until_a_checkpoint_passes_them() {
     assert!(restore(&crashed) > 0);
     on_the_disk(&image, 1_000);
     assert!(!kept(&*crashed));
-    // The memory lives, and the file is back.
+    // The memory is intact, and the file is restored.
     directory.rename("moved", "pages.tp").unwrap();
     world.buffers.write_all(&session).unwrap();
     world.buffers.forget_kept_images(Lsn::FIRST).unwrap();
@@ -394,7 +395,7 @@ fn images_that_a_dead_writer_has_kept_are_found_after_a_checkpoint_found_no_imag
     set_all(&world, &session, 1_000);
     disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
     world.buffers.write_all(&session).unwrap_err();
-    // The dead writer made the file behind the checkpoint's look. The data file is back.
+    // The dead writer made the file of images after the checkpoint's search. The data file is restored.
     let directory: Arc<dyn libtp_io::Directory> = Arc::new(disk.process_view());
     directory.open("libtp.double.1.1", OpenMode::CreateNew).unwrap();
     world.buffers.write_all(&session).unwrap();

@@ -3,7 +3,7 @@
 //! search, and survives no death.
 //!
 //! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with an argument only the one-thread loop
-//! runs, for that many seconds, for a profiler.
+//! runs, for SECONDS seconds: for a profiler.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -123,7 +123,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             black_box(names(&mut random, 0));
         })
     });
-    println!("{:8.1} ns of this time is for drawing the names", nanos / 8.0);
+    println!("{:8.1} ns of this time is for the random choice of the names", nanos / 8.0);
 
     let session = processes.join()?;
     let locker = locks.new_locker(&session)?;
@@ -148,7 +148,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     for (threads, apart) in [(1, 0), (2, 100), (2, 0), (4, 0), (16, 0)] {
         let nanos = (0..RUNS / 4).map(|_| together(threads, apart, &locks, &processes)).fold(f64::INFINITY, f64::min);
-        let records = if apart == 0 { "the same records" } else { "records of their own" };
+        let records = if apart == 0 { "the same records" } else { "each thread has its own records" };
         report(nanos, &format!("{threads} threads, time of each thread; {records}"));
     }
     a_million(&locks, &session, locker)?;
@@ -164,7 +164,7 @@ fn a_million(locks: &LockManager, session: &Session, locker: LockerId) -> Result
     let taken = start.elapsed();
     locks.unlock_all(session, locker);
     let given = start.elapsed() - taken;
-    println!("a million locks: {taken:?} to take, {given:?} to give back; {:?}", locks.stats());
+    println!("a million locks: {taken:?} to take, {given:?} to release; {:?}", locks.stats());
     Ok(())
 }
 

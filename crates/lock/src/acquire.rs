@@ -4,9 +4,9 @@
 //! lock and descheduled". A lock that no other locker wants is one swap of a word (`alone.rs`); every other change
 //! happens under the latch of a bucket.
 //!
-//! Latches: one bucket (rank 60), and before it, when the locker's own slots are used up, the slab (62) alone.
+//! Latches: one bucket (rank 60). Before that, if the locker has no free slot, the slab (62), with no other latch held.
 //!
-//! If we die here: before the section is closed, the lock counts as not requested. After it, the locker has the
+//! If we die here: before the section is closed, the lock counts as not requested. After the close, the locker has the
 //! request, granted or waiting, and the repairer finds the request on the locker's stack.
 
 use libtp_process::Session;
@@ -40,10 +40,11 @@ impl Ask<'_> {
 }
 
 impl LockManager {
-    /// Takes a lock: the paper's `lock`. A held lock whose mode covers `mode` is enough; a lock held in another mode is
-    /// traded for the weakest mode that covers both, ahead of all waiters.
+    /// Takes a lock: the paper's `lock`. If the locker holds the lock in a mode that covers `mode`, nothing changes. If
+    /// it holds the lock in another mode, that mode is traded for the weakest mode that covers both, ahead of all
+    /// waiters.
     ///
-    /// Every `wait` but [`Wait::No`] may sleep, so the caller holds no latch.
+    /// With every `wait` except [`Wait::No`] the call may sleep, so the caller holds no latch.
     ///
     /// # Errors
     /// `WouldBlock` with `Wait::No`; `Timeout`; `Deadlock` if the locker was chosen as the victim; `Full` and
@@ -115,7 +116,8 @@ impl LockManager {
     }
 
     /// Makes sure that the locker's next lock needs no room. Called before the first latch (PROTOCOLS D11). A caller
-    /// that takes many locks with latches held calls this in between, without a latch: only then the table grows.
+    /// that takes many locks with latches held also calls this in between, while it holds no latch: only then can the
+    /// table grow.
     ///
     /// # Errors
     /// `Full`, `OutOfReach`.
@@ -141,8 +143,8 @@ impl LockManager {
         Ask { session, locker: locker.0, slot: self.table.locker(locker.0), name, mixed: name.mixed(), mode }
     }
 
-    /// Takes a lock on an object that no locker has, under the latch: the word, which has FAT and no queue, gets an
-    /// owner again.
+    /// Takes a lock on an object that no locker has, under the latch. The word has FAT, but no name of the word has a
+    /// queue; so the word gets an owner again.
     fn lock_thin_latched(&self, ask: &Ask<'_>, place: Place) {
         ask.slot.note_thin(ask, self.table.request(place), place);
         before_store();
@@ -247,7 +249,7 @@ impl LockManager {
     }
 }
 
-/// Returns the queue's summary with a newcomer that holds `mode` too; `None` if the newcomer must wait.
+/// Returns the queue's summary after the grant of `mode` to a further locker; `None` if that locker must wait.
 fn may_join(queue: Queue<'_>, mode: Mode) -> Option<Summary> {
     let summary = queue.head.summary.get();
     if summary.waiting() {

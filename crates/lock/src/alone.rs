@@ -1,4 +1,4 @@
-//! Locks without a rival: taken, changed and given back by one swap of a word (`thin.rs`), without a latch.
+//! Locks that no other locker wants: taken, changed and released by one swap of a word (`thin.rs`), without a latch.
 //!
 //! If we die here: the request is on the stack before the word has its place, so the repairer finds each word with the
 //! stack. A thin request that is not in its word is not held.
@@ -21,7 +21,7 @@ use crate::LockManager;
 pub(crate) enum OwnLock {
     /// The locker has no lock on the name.
     Absent,
-    /// The locker's lock is thin, and this is the word.
+    /// The locker's lock is thin, with this value of the word.
     Thin(Thin),
     /// The name may have a queue.
     PerhapsInQueue,
@@ -50,7 +50,7 @@ impl Table {
         request.locker.get() == ask.locker && request.is_for(ask.name)
     }
 
-    /// Gives a thin lock back. Returns whether the word had the request's place.
+    /// Releases a thin lock. Returns whether the word had the request's place.
     #[inline]
     pub(crate) fn release_thin(&self, mixed: u64, place: Place) -> bool {
         let word = self.word(mixed);
@@ -65,17 +65,18 @@ impl Table {
 }
 
 impl LockerSlot {
-    /// Notes a thin request, which is not held yet: the slot at `place` is the locker's lowest free one.
+    /// Pushes a thin request, which is not held yet, onto the stack. The slot at `place` is the locker's lowest free
+    /// slot.
     #[inline]
     pub(crate) fn note_thin(&self, ask: &Ask<'_>, request: &Request, place: Place) {
         before_store();
         failpoint("lock: thin, about to be noted");
         // The slot's last request has left the stack before the slot is filled: a repairer that finds a request on the
-        // stack finds all of it.
+        // stack finds it complete.
         compiler_fence(Ordering::SeqCst);
         request.fill_thin(ask.name, ask.mixed, ask.locker);
         self.note_one_more(ask.mixed);
-        // Released: a repairer that finds the request on the stack finds it filled.
+        // A store with release order: a repairer that finds the request on the stack finds it filled.
         self.top.publish(place);
     }
 
@@ -133,8 +134,8 @@ impl LockManager {
         is_taken
     }
 
-    /// Takes a lock that the locker may have: a thin lock gets a mode that covers both.
-    // By value, as `lock_slowly`.
+    /// Takes a lock that the locker may already have: its thin lock gets a mode that covers both modes.
+    // Takes the call by value, as `lock_slowly` does.
     #[inline(never)]
     fn lock_held_thin(&self, ask: Ask<'_>, seen: Thin) -> bool {
         if !self.table.is_own(&ask, seen) {
@@ -149,7 +150,7 @@ impl LockManager {
         self.table.word(ask.mixed).compare_exchange(seen, seen.with_mode(held.join(ask.mode))).is_ok()
     }
 
-    /// Returns whether no other locker has the object or waits for it. A result of false may be wrong.
+    /// Returns whether certainly no other locker has the object or waits for it.
     #[inline]
     pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
         // One acquire load is enough: a scanner that swapped the word earlier has released the latch of its leaf since

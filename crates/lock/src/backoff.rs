@@ -1,9 +1,10 @@
 //! Pauses before a transaction begins: a victim of a deadlock pauses, and under contention a locker takes a lane.
 //!
-//! Without a pause, a victim would ask for the same locks at once, read beside the other locker of the deadlock, and
-//! meet that locker in the next deadlock. So the victim's next transaction begins later, after twice the last pause if
-//! that was not long ago. The other locker does not pause: one of the two must go on. The victim pauses while it holds
-//! nothing, so no other session waits for it, and no commit is answered late. For lanes see `lanes.rs`.
+//! Without a pause, a victim would ask for the same locks at once, get shared locks together with the other locker of
+//! the deadlock, and meet that locker in the next deadlock. So the victim's next transaction begins after a pause,
+//! which is twice the last pause if that pause was not long ago. The other locker does not pause: one of the two must
+//! continue. The victim holds nothing during the pause, so no other session waits for it, and no commit is answered
+//! late. For lanes see `lanes.rs`.
 
 use std::time::Duration;
 
@@ -34,13 +35,14 @@ impl LockerSlot {
     /// Returns how long the locker pauses before a transaction that begins now.
     fn pause(&self, now: u64) -> Duration {
         self.pause_due.init(0);
-        // Even after a change of the clock, a pause is not longer than the longest pause.
+        // The bound holds even if the clock was changed.
         Duration::from_micros(self.pause_until.get().saturating_sub(now).min(PAUSE << DOUBLINGS))
     }
 }
 
 impl LockManager {
-    /// Pauses, and takes a lane, if the locker needs to. Called before a transaction begins, with nothing held.
+    /// Pauses if the locker was a victim, and takes a lane if the locker needs a lane. Called before a transaction
+    /// begins, when the locker holds nothing.
     #[inline]
     pub fn pause_before_begin(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);

@@ -1,4 +1,4 @@
-//! A change of the lock table: a section, and the only place where tests can stop it.
+//! A change of the lock table: a section whose stores a test can stop.
 //!
 //! Every store that must be rolled back goes through [`Change::set`]. A test chooses how many stores happen before the
 //! thread stops as a killed thread would: with its section open and its latches held.
@@ -37,7 +37,7 @@ impl<'s> Change<'s> {
     }
 }
 
-/// A test may stop the thread here: before a store that is never rolled back.
+/// Marks the point before a store that is never rolled back: a test may stop the thread here.
 #[inline(always)]
 pub(crate) fn before_store() {
     #[cfg(test)]

@@ -146,7 +146,7 @@ impl LockManager {
             demand!(request.own_prev.get() == below, "the stack of locker {number} has a wrong backward link");
             if held && request.state.get().is_thin() {
                 demand!(!queued.contains_key(&place), "{place:?} of locker {number} is thin and in a queue");
-                // Not in its word: the locker was about to take the lock, or has given it back.
+                // If the request is not in its word, the locker was about to take the lock, or has released it.
                 let is_held = LockerSlot::held_mode(&self.table, place, request).is_some();
                 let counts = [&mut census.objects, &mut census.granted, &mut census.thin];
                 counts.into_iter().for_each(|count| *count += u64::from(is_held));

@@ -1,13 +1,13 @@
-//! Trading a lock for another mode, and checking whether a lock could be granted.
+//! Converting a lock to another mode, and checking whether a lock could be granted.
 //!
 //! Paper: LIBTP 3.2.3, *lock_upgrade* and *lock_downgrade*, "which allow the caller to atomically trade a lock of one
 //! type for a lock of another".
 //!
-//! A conversion never queues behind other requests. It waits in its place among the granted requests until conflicting
-//! modes are given back, and newcomers wait behind it. So a reader that wants to write is not starved. Two readers that
-//! want to write the same object are a deadlock, which is found like any other.
+//! A conversion never queues after other requests. It waits in its place among the granted requests until conflicting
+//! modes are released, and later requests wait after it. So a reader that wants to write is not starved. Two readers
+//! that want to write the same object are a deadlock, which is found like any other deadlock.
 //!
-//! If we die here: the lock is held in its old mode or, once the section is closed, in its new one.
+//! If we die here: the lock is held in its old mode or, once the section is closed, in its new mode.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -22,7 +22,7 @@ use crate::table::Latched;
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};
 
 impl LockManager {
-    /// Trades a held lock for the weakest mode that covers the held mode and `mode`: the paper's `lock_upgrade`.
+    /// Converts a held lock to the weakest mode that covers the held mode and `mode`: the paper's `lock_upgrade`.
     ///
     /// # Errors
     /// `NotHeld`, and as [`LockManager::lock`].
@@ -31,7 +31,7 @@ impl LockManager {
         self.lock(session, locker, name, mode, wait)
     }
 
-    /// Trades a held lock for a weaker mode that it covers: the paper's `lock_downgrade`.
+    /// Converts a held lock to a weaker mode that it covers: the paper's `lock_downgrade`.
     ///
     /// # Errors
     /// `NotHeld`, also when the held mode does not cover `mode`.
@@ -64,8 +64,8 @@ impl LockManager {
         Ok(())
     }
 
-    /// Waits until the lock could be granted, and does not take it: for the `IX` of an insertion on the gap that it
-    /// enters (PROTOCOLS K1). Waiting requests do not conflict, because the call takes nothing from them.
+    /// Waits until the lock could be granted, and does not take it: for the `IX` of an insertion on the gap into which
+    /// it inserts (PROTOCOLS K1). Waiting requests do not conflict, because the call takes no lock that they wait for.
     ///
     /// # Errors
     /// As [`LockManager::lock`].

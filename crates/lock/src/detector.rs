@@ -2,22 +2,23 @@
 //!
 //! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected,
 //! one of the transactions in the cycle is nominated and aborted." Departures: no process is distinguished. The search
-//! is a role (PROTOCOLS D5), taken by a session that has waited long enough, or at once by a session that trades a lock
-//! which another session trades, too. By default the search follows the session's own wait only; as in the paper the
-//! whole table is searched now and then.
+//! is a role (PROTOCOLS D5). A session takes it after a long wait, or at once if its conversion of a lock waits for
+//! another session's conversion of the same lock. By default the search follows only the session's own wait; with
+//! [`Detect::Every`] it covers the whole table once in each period, as in the paper.
 //!
 //! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are seen one after the other,
-//! and then all are seen again with the same numbers, there was a moment between when all of them lasted. During one
-//! wait a locker's held locks do not change, nor does its place behind another waiter. Its blockers change in one way
-//! only: the holder gives the lock back, and another locker overtakes (`overtake.rs`). So the second look checks the
-//! blockers, too. At that moment, then, the circle was whole, and it opens only if a member gives up.
+//! and then all are seen again with the same numbers, there was a moment in between at which all these waits lasted.
+//! During one wait, a locker's held locks do not change, and neither do the waiters before it in the queue. Its
+//! blockers can change in only one way: the holder releases the lock, and another locker overtakes (`overtake.rs`). So
+//! the second reading also checks the blockers. Therefore the circle existed at that moment, and it ends only if a
+//! member gives up.
 //!
-//! If we die here: the role is taken over; a chosen victim reads its own word.
+//! If we die here: another session takes the role over; a chosen victim reads the result in its own slot.
 //!
-//! If we are stopped here: the role is taken over too, so two sessions may search at once when this session goes on.
-//! The role only saves work. Each search has its own view, and both store only numbers of waits, in words of their own,
-//! which have no effect on a wait with another number. At worst two members of one circle become victims, or a victim
-//! is chosen once more.
+//! If we are stopped here: another session takes the role over too, so two sessions may search at once when this
+//! session continues. The role only saves work. Each search has its own view, and stores only numbers of waits in the
+//! slots of lockers, which have no effect on a wait with another number. At worst two members of one circle become
+//! victims, or a victim is chosen twice.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -79,7 +80,7 @@ impl LockManager {
     /// Searches at once, for a locker that finds itself in a deadlock before it waits.
     pub(crate) fn search_at_once(&self, session: &Session, locker: LockerId) {
         if matches!(self.settings.detect, Detect::OnWait(_)) {
-            // While another session searches, this locker's search comes later, as for any waiter.
+            // If another session is searching now, this locker searches later, after a wait.
             self.search(session, locker.0..=locker.0, false);
         }
     }
@@ -101,8 +102,8 @@ impl LockManager {
         }
     }
 
-    /// Searches from these lockers on, unless another session is searching. With `is_suspect`, checks whether that
-    /// session lives and runs.
+    /// Searches for circles that the waits of the lockers `starts` lead to, unless another session is searching. With
+    /// `is_suspect`, checks whether that other session lives and runs.
     fn search(
         &self,
         session: &Session,
@@ -149,17 +150,17 @@ impl LockManager {
         None
     }
 
-    /// Looks at a circle again, and if it still is one, chooses a victim. Afterwards the search knows at least one
-    /// member as not waiting, so it does not find the circle again.
+    /// Reads the waits of a circle again, and if the circle still exists, chooses a victim. Afterwards the search
+    /// treats at least one member as not waiting, so it does not find the circle again.
     pub(crate) fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
         if let Some(chosen) = self.look_again(session, search, circle) {
             self.choose_victim(session, search, circle, &chosen);
         }
     }
 
-    /// Looks at a circle again. Returns the members that an earlier search has chosen as victims; `None` for a circle
-    /// that no longer exists. The chosen members are read before the second look: a victim that ends its wait resets
-    /// its word, and a search that read the word only afterwards would choose once more.
+    /// Reads the waits of a circle again. Returns the members that an earlier search has chosen as victims; `None` for
+    /// a circle that no longer exists. The chosen members are read before the second reading: a victim that ends its
+    /// wait resets its word, and a search that read the word only after that would choose a second victim.
     fn look_again(&self, session: &Session, search: &mut Search, circle: &[u32]) -> Option<Vec<u32>> {
         let was_chosen = |&locker: &u32| Some(self.table.locker(locker).victim.load()) == search.number(locker);
         let chosen = circle.iter().copied().filter(was_chosen).collect();
@@ -216,7 +217,7 @@ impl LockManager {
         self.processes.is_stopped(self.table.locker(locker).session.load())
     }
 
-    /// Returns the victim of a circle; among equals the youngest.
+    /// Returns the victim of a circle: the cheapest locker by the setting, and the youngest of several such lockers.
     fn choose(&self, circle: &[u32]) -> u32 {
         let age = |locker: u32| (Reverse(self.table.locker(locker).birth.load()), Reverse(locker));
         let chosen = circle.iter().copied().min_by_key(|&locker| {

@@ -41,7 +41,7 @@ pub struct Stats {
 }
 
 impl LockManager {
-    /// Returns every request. Each object is seen at one moment, the table as a whole is not.
+    /// Returns every request. The requests for one object are read at one moment, but not those of the whole table.
     pub fn dump(&self, session: &Session) -> Vec<LockInfo> {
         let mut infos = Vec::new();
         for number in 0..self.table.header.bucket_count.load() {
@@ -73,7 +73,7 @@ impl LockManager {
         }
     }
 
-    /// Returns the queues of a bucket. The caller holds its latch.
+    /// Returns the queues of a bucket. The caller holds the bucket's latch.
     pub(crate) fn queues<'t>(&'t self, bucket: &'t Bucket) -> impl Iterator<Item = Queue<'t>> {
         let heads = bucket.chains.iter().flat_map(|chain| {
             std::iter::successors(chain.get().some(), |&place| self.table.request(place).chain_next.get().some())
@@ -81,7 +81,7 @@ impl LockManager {
         heads.map(|place| Queue::new(&self.table, place))
     }
 
-    /// Returns the locks without a rival whose names belong to the bucket. The caller holds its latch.
+    /// Returns the thin locks whose names belong to the bucket. The caller holds the bucket's latch.
     fn thin_infos(&self, bucket: u32, level: u32) -> impl Iterator<Item = LockInfo> + '_ {
         let numbers = (bucket as usize..WORDS as usize).step_by(1 << level.min(WORD_BITS));
         numbers.filter_map(|number| self.thin_info(number))
@@ -99,7 +99,8 @@ impl LockManager {
             granted: seen.mode(),
             wanted: None,
         };
-        // The owner may have released the lock meanwhile, and used the slot again. A request in a queue is listed there.
+        // The owner may have released the lock meanwhile, and used the slot again. A request in a queue is listed
+        // there.
         (request.state.get().is_thin() && word.load() == seen).then_some(info)
     }
 

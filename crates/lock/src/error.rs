@@ -44,7 +44,8 @@ pub enum Error {
         /// The mode asked for.
         mode: Mode,
     },
-    /// Another transaction of the same thread is in the way: the thread cannot end it while it waits.
+    /// The lock can be granted only after another transaction of the same thread ends, and the thread cannot end that
+    /// transaction while it waits.
     #[error("the lock on {name} in mode {mode} cannot be granted: another transaction of this thread ({holder}) is in the way, and the thread cannot end that transaction while it waits; nothing was changed. End the other transaction first, or do both in one transaction")]
     OwnThread {
         /// The object waited for.
@@ -63,7 +64,7 @@ pub enum Error {
         /// The mode asked for.
         mode: Mode,
     },
-    /// The lock to be traded or given back is not held.
+    /// The lock to be converted or released is not held.
     #[error(
         "this transaction does not hold {name} in a mode that allows the call; nothing was changed. Lock it first"
     )]
@@ -77,7 +78,7 @@ pub enum Error {
     /// The lock table is so large that further slots could not be named.
     #[error("the lock table must lie in the first {limit} bytes of shared memory, and these are full; no lock was taken. End transactions that hold very many locks")]
     OutOfReach {
-        /// The last byte a slot may have.
+        /// The last byte that a slot may occupy.
         limit: u64,
     },
     /// The region has no lock manager.

@@ -2,12 +2,13 @@
 //! word.
 //!
 //! An inflation happens under the latch of the bucket. First the session sets FAT in the word, so the owner's swaps
-//! fail. Then a section makes the owner's request the head of a queue. Last, the word becomes FAT alone, without the
-//! place of the request. A session that looks for a queue first does the steps that an earlier session has left undone
+//! fail. Then a section makes the owner's request the head of a queue. Last, the place of
+//! the request is removed from the word, which then has only FAT. A session that searches for a queue first does the
+//! steps that an earlier session has left undone
 //! (docs/design/0021, rules 4, 5, 10 and 11).
 //!
 //! If we die here: the word may have FAT and a place. The state of the request at that place then shows whether the
-//! request is in a queue, because the section changes both the state and the queue.
+//! request is in a queue, because one section changes both the state and the queue.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -79,7 +80,7 @@ impl Table {
     /// Makes the request of a thin lock the head of a queue.
     fn make_queue(&self, session: &Session, bucket: &Bucket, place: Place, request: &Request, mode: Mode) {
         let chain = bucket.chain(request.mixed.get());
-        // In no queue yet, so these words have no meaning and need no before-images.
+        // The request is in no queue yet, so these words have no meaning and need no before-images.
         request.init_queue_words(Summary::new(mode.bit(), false), chain.get());
         let mut change = Change::open(session);
         change.set(chain, place);
@@ -92,7 +93,7 @@ impl Table {
         }
     }
 
-    /// Returns whether the bucket has no queue of a name with the same word. Under the latch.
+    /// Returns whether the bucket has no queue of a name with the same word. The caller holds the bucket's latch.
     pub(crate) fn has_no_queue_of_word(&self, bucket: &Bucket, mixed: u64) -> bool {
         let mut passed = 0;
         for chain in &bucket.chains {
@@ -110,8 +111,8 @@ impl Table {
         true
     }
 
-    /// Settles the word of a request that its locker releases, under the latch. Returns whether the request is in a
-    /// queue.
+    /// Removes the place of a request that its locker releases from the word, under the latch. Returns whether the
+    /// request is in a queue.
     pub(crate) fn settle_for_release(&self, mixed: u64, place: Place, request: &Request) -> bool {
         let word = self.word(mixed);
         let (seen, is_queued) = (word.load(), !request.state.get().is_thin());
@@ -123,14 +124,14 @@ impl Table {
         }
         #[cfg(test)]
         crate::change::stop::here();
-        // Before the slot becomes free. A plain store is enough: no session changes a word with FAT without the latch,
-        // and only the owner changes a word without FAT.
+        // The place is removed before the slot becomes free. A plain store is enough: no session changes a word with
+        // FAT without the latch, and only the owner changes a word without FAT.
         word.publish(if seen.is_fat() { Thin::FAT } else { Thin::FREE });
         is_queued
     }
 }
 
-/// The most queues that a search for a word's queue passes.
+/// The largest number of queues that a search for a word's queue passes.
 const WALK_MAX: usize = 64;
 
 fn same_word(one: u64, other: u64) -> bool {

@@ -1,40 +1,40 @@
 //! Intent locks on databases stay with their locker from one transaction to the next.
 //!
-//! Departure from LIBTP 3.2.3. Every transaction locks each database it uses in `IS` or `IX`, and other modes of such
-//! locks are rare. Taken and given back each time, these locks would be the hottest words of the whole environment,
-//! though they exclude no other transaction. So when a transaction ends, such a lock is not given back but becomes
-//! *idle*: its request stays in the queue, and the locker's next transaction makes it *active* again. A locker that
-//! wants a conflicting mode *revokes* idle requests.
+//! Departure from LIBTP 3.2.3. Every transaction locks each database that it uses in `IS` or `IX`, and other modes of
+//! such locks are rare. If each transaction took and released these locks, their words would be the hottest words of
+//! the whole environment, though the locks exclude no other transaction. So when a transaction ends, such a lock is not
+//! released but becomes *idle*: its request stays in the queue, and the locker's next transaction makes it *active*
+//! again. A locker that wants a conflicting mode *revokes* idle requests.
 //!
 //! ```text
 //!            unlock_all (a store)            revoked by another locker, under the latch, after a barrier
 //!   active <----------------------> idle ----------------------------------------------------------> revoked
-//!     |     lock_again (a store)              the locker takes the slot back when it next looks at it
+//!     |     lock_again (a store)              the locker frees the slot when it next checks the request
 //!     | marked *contended* by a waiter, under the latch: the locker takes the request out when its transaction ends
 //! ```
 //! A request is active if its bit in the locker's word `active` is set. The locker sets and clears the bit with plain
-//! stores, which no other processor waits for. Two rules make that right:
+//! stores, which cost no other processor anything. Two rules make these stores safe:
 //!
-//! * A locker that looks at a request under the latch *learns* it: its session notes, in private memory, the request
-//!   and the table's *epoch*. While the epoch is the same, the locker may take the lock by the bit alone. It sets the
-//!   bit first and then reads the epoch.
+//! * A locker that checks a request under the latch *learns* it: its session notes, in private memory, the request and
+//!   the table's *epoch*. While the epoch is the same, the locker may take the lock only by its bit. It first sets the
+//!   bit and then reads the epoch.
 //! * A locker that revokes raises the epoch, waits for a barrier of all processors, and then reads the bits. So either
-//!   it sees the bit, or the other locker sees the new epoch and looks at the request under the latch.
+//!   it sees the bit, or the other locker sees the new epoch and checks the request under the latch.
 //!
 //! Invariants
-//! 1. The state of a kept request changes under the latch of its bucket only.
-//! 2. An idle request is in the queue as if granted: no conflicting mode is granted beside it. But no waiter counts as
-//!    waiting for the locker of an idle request.
+//! 1. The state of a kept request changes only under the latch of its bucket.
+//! 2. An idle request is in the queue as if granted: no conflicting mode is granted while it is there. But no waiter
+//!    counts as waiting for the locker of an idle request.
 //! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request need not be in a queue.
-//! 4. The epoch rises after a kept request was learnt and before it goes out of force. A contended request is not
+//! 4. After a kept request was learnt, the epoch rises before the request goes out of force. A contended request is not
 //!    learnt.
 //!
-//! A mark in the word `active` means that another locker waits. A mark that is lost, because the locker stores to the
-//! word at that moment, costs milliseconds: the waiter looks by itself (PROTOCOLS D8). Where barriers do not reach a
-//! process, its lockers look under the latch each time.
+//! A mark in the word `active` means that another locker waits. The mark is lost if the locker stores to the word at
+//! that moment. This costs only milliseconds, because the waiter also checks after a timeout (PROTOCOLS D8). If
+//! barriers do not reach a process, its lockers check their requests under the latch each time.
 //!
-//! If we die here: an active request is held like any other; a request that is revoked and still in its queue blocks no
-//! locker; an epoch that was raised for nothing makes each locker look once.
+//! If we die here: an active request is held like any other request; a request that is revoked and still in its queue
+//! blocks no locker; an epoch that was raised without need makes each locker check its requests once.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
@@ -52,7 +52,7 @@ use crate::{LockManager, LockerId, Mode, Result, Wait};
 
 /// The number of intent locks that a locker keeps.
 pub(crate) const KEPT: usize = 8;
-/// The bit of `active` that marks a locker for which another one waits.
+/// The bit of `active` that marks a locker for which another locker waits.
 const WANTED: u64 = 1 << 63;
 
 impl LockName {
@@ -110,7 +110,8 @@ pub(crate) fn kept_place(word: u64) -> Place {
     Place(word as u32)
 }
 
-/// Returns where the search for a name looks at this step: first at the name's preferred place, then onwards.
+/// Returns the index that the search for a name checks at this step: first the name's preferred index, then the next
+/// ones.
 #[inline]
 fn likely_index(mixed: u64, step: usize) -> usize {
     ((mixed >> 61) as usize + step) % KEPT
@@ -168,7 +169,7 @@ impl LockerSlot {
         self.active.publish(self.active.get() & !(1 << index));
     }
 
-    /// Marks a locker for which another one waits. The mark may be lost.
+    /// Marks a locker for which another locker waits. The mark may be lost.
     fn mark_wanted(&self) {
         let active = self.active.load();
         let _ = self.active.compare_exchange(active, active | WANTED);
@@ -263,7 +264,7 @@ impl LockManager {
         Ok(())
     }
 
-    /// Makes the locker's newest request, just granted, a kept one, if there is room for it.
+    /// Makes the locker's newest request, just granted, a kept request, if there is room for it.
     fn keep(&self, ask: &Ask<'_>, place: Place) {
         let (slot, request) = (ask.slot, self.table.request(place));
         let Some(index) = slot.room_to_keep(ask.mixed) else { return };
@@ -286,7 +287,7 @@ impl LockManager {
         slot.note_one_less();
     }
 
-    /// Ends the keeping of a request: an active request becomes an ordinary one, and the slot of any other request
+    /// Ends the keeping of a request: an active request becomes an ordinary request, and the slot of any other request
     /// becomes free.
     pub(crate) fn unkeep(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) {
         let mut granted = Granted::new();
@@ -363,14 +364,14 @@ impl LockManager {
             .for_each(|kept| self.take_out(session, slot, kept, granted));
     }
 
-    /// Ends an epoch: all lockers look at their kept requests under the latch again.
+    /// Ends an epoch: all lockers check their kept requests under the latch again.
     fn end_epoch(&self) {
         before_store();
         self.table.header.intent_epoch.fetch_add(1);
     }
 
-    /// Ends all keeping: the locker ends, or goes on in another process, which does not know the facts that the first
-    /// process learnt when it took these locks. Active requests become ordinary locks.
+    /// Ends the keeping of all requests: the locker ends, or continues in another process, which does not know the
+    /// facts that the first process learnt when it took these locks. Active requests become ordinary locks.
     pub fn unkeep_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.all_kept(&self.table).for_each(|kept| self.unkeep(session, slot, kept));
@@ -385,7 +386,7 @@ impl LockManager {
         let Ok(queue) = self.table.find(bucket, name, mixed) else { return };
         let in_force = |request: &Request| request.state.get().is_kept() && request.state.get().granted().is_some();
         let kept: Vec<(Place, &Request)> = queue.requests().filter(|(_, request)| in_force(request)).collect();
-        // The locker of a contended request has looked at the request since an earlier barrier, or will.
+        // The locker of a contended request has checked the request since an earlier barrier, or will check it.
         if kept.iter().any(|(_, request)| !request.state.get().is_contended()) {
             if !planted("lock: revoking an intent lock ends no epoch") {
                 self.end_epoch();

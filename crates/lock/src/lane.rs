@@ -1,5 +1,5 @@
-//! A lane, and the words of lanes and of their waiters (`lanes.rs`). The times in these words wrap around: each is
-//! compared only with times that are near.
+//! A lane, and the words of lanes and of their waiters (`lanes.rs`). The times in these words wrap around, so each time
+//! is compared only with times near it.
 
 use rio::{shared, Word};
 
@@ -8,9 +8,10 @@ pub(crate) const LANES: u32 = 64;
 /// The length of a turn, in microseconds: longer than the cost of waking another session, shorter than a process's time
 /// slice.
 pub(crate) const TURN: u64 = 2_000;
-/// A session that has a lane, holds no lock and has begun nothing for this long is away, in microseconds.
+/// The time, in microseconds, after which a session that has a lane, holds no lock and has begun no transaction counts
+/// as away.
 pub(crate) const AWAY_AFTER: u64 = 100;
-/// A waiter that has not looked for a lane for this long is stopped, and is given none, in microseconds.
+/// The time, in microseconds, after which a waiter that has not looked for a lane counts as stopped, and gets no lane.
 pub(crate) const STOPPED_AFTER: u64 = 100_000;
 /// A turn that ends later than this, in microseconds from now, is invalid: the clock was set.
 pub(crate) const CLOCK_SET: u64 = 1_000_000;
@@ -20,7 +21,7 @@ pub(crate) const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 
 shared! {
-    /// A lane, in a cache line of its own.
+    /// A lane, in a separate cache line.
     pub(crate) struct Lane {
         /// The lane's locker, and the end of its turn.
         pub(crate) taken: Word<LaneTurn>,
@@ -52,7 +53,7 @@ impl LaneTurn {
     }
 }
 
-/// The note of a waiter for a lane: since when it waits, and when it last looked. Zero if it does not wait.
+/// The note of a waiter for a lane: when its wait began, and when it last looked for a lane. Zero if it does not wait.
 ///
 /// Both are times of 16 bits, in steps of about two milliseconds. They wrap around after a minute: a session that is
 /// stopped for a minute may wrongly be given a lane once.
@@ -112,8 +113,8 @@ impl LaneStart {
         self.0 & ((1 << LaneStart::LANE_BITS) - 1)
     }
 
-    /// Returns whether the locker began its last transaction so long ago that, without locks, it counts as away. False
-    /// for a time just after `now`.
+    /// Returns whether the locker began its last transaction so long ago that it counts as away if it has no locks.
+    /// False for a time just after `now`.
     pub(crate) fn is_long_ago(self, now: u64) -> bool {
         let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> LaneStart::LANE_BITS)) & LaneStart::TIMES;
         ago > AWAY_AFTER >> 5 && ago <= LaneStart::TIMES / 2

@@ -1,20 +1,20 @@
 //! Lanes: under contention, only as many transactions run at a time as there are processors.
 //!
 //! Departure from LIBTP, which admits every transaction. If more processes run than there are processors, each loses
-//! its processor in the middle of a transaction, with locks held. The others meet these locks and sleep, with locks
-//! held too, and the more processes there are, the fewer locks are free. Then fewer transactions at a time get more
+//! its processor in the middle of a transaction, with locks held. Other processes wait for these locks and hold locks
+//! too, and the more processes there are, the fewer locks are free. Then fewer transactions at a time get more
 //! work done: the multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by
 //! restricting concurrency" (2019).
 //!
-//! No single session distributes the lanes, because it might die. A session that sleeps for a lock takes this as
-//! contention, and its next transactions begin in a lane, of which there is one for each processor. The session keeps
+//! No single session distributes the lanes, because it might die. A session that sleeps for a lock assumes contention,
+//! so its next transactions begin in a lane. There is one lane for each processor. The session keeps
 //! its lane for a turn of some thousands of transactions, then hands the lane to the session that has waited longest,
 //! and waits itself. A session that has slept neither for a lock nor for a lane for a while runs without a lane.
 //!
 //! A lane is advice: it does no harm if two sessions use one lane, or if a lane stays empty. So a lane is one word,
-//! taken by a swap. A session that looks for a lane hands on each lane whose turn is over or whose holder is away. Such
-//! a lane goes to the session that has waited longest; this need not be the session that looks. No session waits longer
-//! than [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits for it, and no commit
+//! taken by a swap. A session that searches for a lane passes on each lane whose turn is over or whose holder is away.
+//! The session that has waited longest gets such a lane; this may be another session. No session waits longer than
+//! [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits for it, and no commit
 //! is answered late.
 //!
 //! If we die here: the lane is free when the dead session's turn is over.
@@ -28,15 +28,16 @@ use crate::lane::{Lane, LaneStart, LaneTurn, LaneWait, LANES, LOCKER_BITS, TURN}
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
-/// How long a waiter sleeps before it looks for a lane that was not handed on, because its holder died or is away.
+/// The time that a waiter sleeps before it searches for a lane that was not passed on, because its holder died or is
+/// away.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// A session that has slept neither for a lock nor for a lane for this long needs no lane, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
 /// A session that has waited this long begins without a lane, in microseconds: long enough for a thousand processes to
 /// take turns on two processors.
 const PATIENCE: u64 = 1_000_000;
-/// The number of lockers that are considered when a lane is handed on, beside the caller; lockers with higher numbers
-/// look for a lane by themselves.
+/// The number of lockers, without the caller, that are considered when a lane is passed on. Lockers with higher
+/// numbers get a lane only when they search for one themselves.
 const ASKED_MAX: u32 = 1024;
 
 impl LockerSlot {
@@ -77,8 +78,8 @@ impl LockManager {
             if had.taken.load() != seen {
                 return self.wait_for_lane(session, locker, slot, now);
             }
-            // No session waits. If another session displaces this session at this moment, both are in the lane for a
-            // turn.
+            // No session waits for a lane. If another session displaces this session at this moment, both are in the
+            // lane for a turn.
             _ = had.taken.compare_exchange(seen, LaneTurn::new(locker.0, now));
         }
         slot.lane.publish(LaneStart::new(lane, now));
@@ -104,7 +105,8 @@ impl LockManager {
         slot.wants_lane.publish(LaneWait::NONE);
     }
 
-    /// Hands unneeded lanes on if the locker has no lane yet. Returns the lane that it has then; its turn begins now.
+    /// Hands unneeded lanes on if the locker has no lane yet. Returns the lane that the locker has then, if any; its
+    /// turn begins now.
     fn find_lane(&self, locker: LockerId, now: u64) -> Option<u32> {
         self.lane_of(locker.0)
             .or_else(|| {
@@ -198,7 +200,7 @@ mod tests {
             self.locks.table.locker(self.lockers[locker].0)
         }
 
-        /// Lets the locker, which has waited since `since`, look for a lane.
+        /// Lets the locker, which has waited since `since`, search for a lane.
         fn wants(&self, locker: usize, since: u64, now: u64) -> Option<u32> {
             self.slot(locker).session.publish(self.session.id());
             self.slot(locker).wants_lane.publish(LaneWait::new(since, now));

@@ -1,13 +1,13 @@
 //! The lock manager: locks on objects, held until the end of a transaction.
 //!
 //! Paper: LIBTP sections 3.2.3 and 4.1. Departures: six modes instead of two; names are opaque, so databases, pages,
-//! records and gaps are locked alike; the table grows by itself; a waiter that waits long searches for a deadlock.
+//! records and gaps are locked alike; the table grows by itself; a waiter searches for a deadlock after a long wait.
 //!
 //! The lock manager knows neither pages nor transactions: an object is sixteen opaque bytes, and a *locker* holds
 //! locks.
 //!
-//! The whole table lies in the region and changes in sections, one for each call and object. So a killed process leaves
-//! a table that is whole once its section is rolled back.
+//! The whole table is in the region and changes in sections, one for each call and object. So after the death of a
+//! process the table is whole once the open section is rolled back.
 //!
 //! # Example
 //! ```
@@ -112,20 +112,20 @@ pub struct LockManager {
     settings: Settings,
     processes: ProcessManager,
     keepers: OnceLock<Box<Keeps>>,
-    /// Distinguishes the lock table from every other that this process has, or had. All handles of one table have one
-    /// number.
+    /// Distinguishes the lock table from every other lock table that this process has, or had. All handles of one table
+    /// have the same number.
     number: usize,
 }
 
 /// The number of the next handle in memory without an environment; no handle has number zero.
 static HANDLES: AtomicUsize = AtomicUsize::new(1);
 
-/// Returns the number of the region's lock table, which has one only.
+/// Returns the number of the region's only lock table.
 fn number_of(region: &Region) -> usize {
     let header = region.header();
     let of_environment = [&header.environment[0], &header.environment[1], &header.incarnation].map(|word| word.load());
     if of_environment == [0; 3] {
-        // Relaxed: only the number itself counts.
+        // Relaxed: the number publishes nothing else.
         return HANDLES.fetch_add(1, Ordering::Relaxed);
     }
     // A child of a fork inherits what its parent's threads have noted, and must not take that for its own.
@@ -179,7 +179,7 @@ impl LockManager {
     /// Opens the lock manager of a region.
     ///
     /// # Errors
-    /// `NotInitialised` if the region has none.
+    /// `NotInitialised` if the region has no lock manager.
     pub fn attach(region: &Region, processes: &ProcessManager, settings: Settings) -> Result<LockManager> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
         let header = region.root::<LockHeader>(RootSlot::Lock).ok_or_else(none)?;
@@ -205,8 +205,8 @@ impl LockManager {
         Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers, number })
     }
 
-    /// Sets the function that recognises lockers which were given to another session and do not have its name yet. Set
-    /// once; without it there are no such lockers.
+    /// Sets the function that recognises a locker which was given to another session and does not have that session's
+    /// name yet. Set once; without the function there are no such lockers.
     pub fn set_keeper(&self, keeps: impl Fn(LockerId) -> bool + Send + Sync + 'static) {
         // A second call is from another handle of the same environment, and its function does the same.
         let _ = self.keepers.set(Box::new(keeps));
@@ -215,7 +215,7 @@ impl LockManager {
     /// Checks the lock manager's slabs for traces of a wild store, while other sessions work (PROTOCOLS F3).
     ///
     /// # Errors
-    /// The damage, half a sentence.
+    /// The damage, as half a sentence.
     pub fn check_slabs(&self) -> std::result::Result<(), String> {
         let table = &self.table;
         table.buckets.check()?;
@@ -223,7 +223,7 @@ impl LockManager {
         table.lockers.check()
     }
 
-    /// Returns where the lock table's structures lie: for tests that damage them.
+    /// Returns the places of the lock table's structures: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let table = &self.table;
@@ -248,7 +248,7 @@ impl LockManager {
         Ok(LockerId(number))
     }
 
-    /// Ends a locker, and gives back the locks that it still holds.
+    /// Ends a locker, and releases the locks that it still holds.
     pub fn free_locker(&self, session: &Session, locker: LockerId) {
         self.unlock_all(session, locker);
         failpoint("lock: locker ends, intent locks kept");
@@ -257,8 +257,8 @@ impl LockManager {
         self.table.free_locker(session, locker.0);
     }
 
-    /// Sets when the locker's transaction began, in numbers that grow, and that it has logged nothing.
-    /// [`Victim::Youngest`] uses it.
+    /// Sets when the locker's transaction began (a later transaction has a larger number), and that it has logged
+    /// nothing. [`Victim::Youngest`] uses the number.
     #[inline]
     pub fn set_birth(&self, locker: LockerId, birth: u64) {
         let slot = self.table.locker(locker.0);
@@ -266,7 +266,7 @@ impl LockManager {
         slot.log_bytes.init(0);
     }
 
-    /// Sets how many bytes the locker's transaction has logged. [`Victim::FewestLogBytes`] uses it.
+    /// Sets how many bytes the locker's transaction has logged. [`Victim::FewestLogBytes`] uses the number.
     #[inline]
     pub fn set_log_bytes(&self, locker: LockerId, bytes: u64) {
         self.table.locker(locker.0).log_bytes.init(bytes);

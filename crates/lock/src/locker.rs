@@ -1,8 +1,8 @@
 //! A locker: a holder of locks, usually a transaction. Its slot.
 //!
 //! Invariants
-//! 1. A bit of `filter` is set for every name that the locker holds (and perhaps for further names); all bits are zero
-//!    only if it holds nothing. So most locks are known to be new without a search.
+//! 1. `filter` has a bit for every name that the locker holds, and perhaps for further names. If the bit of a name is
+//!    zero, the locker does not hold the name. So most locks are known to be new without a search.
 //! 2. One session uses a locker at a time. Other sessions only read it, change the state of its requests under the
 //!    latch of their bucket, mark `active`, and store `victim`.
 //!
@@ -36,11 +36,11 @@ shared! {
         pub(crate) waits: Word<u32>,
         /// A bit for every name that the locker holds.
         pub(crate) filter: Word<u64>,
-        /// When its transaction began, in numbers that grow.
+        /// The number of its transaction's begin: a later transaction has a larger number.
         pub(crate) birth: Word<u64>,
         /// Bytes its transaction has logged.
         pub(crate) log_bytes: Word<u64>,
-        /// Bit n: kept request n is active. The highest bit: another locker waits for one of them, or did.
+        /// Bit n: kept request n is active. The highest bit: another locker waits, or has waited, for one of them.
         pub(crate) active: Word<u64>,
         /// The intent locks that outlive transactions (`kept.rs`). A cache line.
         pub(crate) kept: [Word<u64>; 8],
@@ -67,7 +67,7 @@ shared! {
         pub(crate) lanes_until: Word<u64>,
         /// The locker's last lane, and when it last began a transaction in that lane.
         pub(crate) lane: Word<LaneStart>,
-        /// Since when the locker waits for a lane, and when it last looked for one.
+        /// When the locker's wait for a lane began, and when it last looked for a lane.
         pub(crate) wants_lane: Word<LaneWait>,
     } size 192
 }
@@ -100,7 +100,7 @@ pub(crate) fn filter_bit(mixed: u64) -> u64 {
 }
 
 impl LockerSlot {
-    /// Counts one more request. Not undone if we die: the count is then too large.
+    /// Counts one more request. A rollback does not undo this: after a death the count may be too large.
     #[inline]
     pub(crate) fn note_one_more(&self, mixed: u64) {
         self.count.init(self.count.get() + 1);
@@ -117,8 +117,9 @@ impl LockerSlot {
         }
     }
 
-    /// Returns whether the locker was the victim of its last wait and has not given its locks back since. Such a locker
-    /// asks for them again at once. If it then overtook the other locker of the deadlock, the two would deadlock again.
+    /// Returns whether the locker was the victim of its last wait and has not released its locks since. Such a locker
+    /// asks for the same locks again at once. If it then overtook the other locker of the deadlock, the two would
+    /// deadlock again.
     #[inline]
     pub(crate) fn was_victim(&self) -> bool {
         let victim = self.victim.load();

@@ -12,22 +12,22 @@
 //!      U    yes  -    yes  -    -    -
 //!      X    -    -    -    -    -    -
 //! ```
-//! `U` reads now and may write later. It is granted beside readers, but only once, so two transactions that read and
-//! then write queue up instead of deadlocking. The table is the symmetric one (as in DB2 and SQL Server): a reader may
-//! join a `U`. New readers do not starve a writer that turns its `U` into `X`, because a waiting conversion goes before
-//! them.
+//! `U` reads now and may write later. It is compatible with `S`, but granted to only one locker at a time, so two
+//! transactions that read and then write wait in the queue instead of deadlocking. The table is symmetric (as in DB2
+//! and SQL Server): `S` is also granted while another locker holds `U`. New readers do not starve a writer that turns
+//! its `U` into `X`, because a waiting conversion is granted before them.
 //!
-//! A mode *covers* another if every mode that conflicts with the other conflicts with it. A locker that asks for a
-//! second mode then holds the weakest mode that covers both: `S` and `IX` make `SIX`, and so do `U` and `IX`.
+//! Mode A *covers* mode B if every mode that conflicts with B also conflicts with A. A locker that asks for a second
+//! mode then holds the weakest mode that covers both: `S` and `IX` make `SIX`, and so do `U` and `IX`.
 
 use std::fmt;
 
 /// A lock mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Intends to read parts of the object, each under a lock of its own.
+    /// Intends to read parts of the object, each under its own lock.
     IS,
-    /// Intends to change parts of the object, each under a lock of its own.
+    /// Intends to change parts of the object, each under its own lock.
     IX,
     /// Reads the whole object.
     S,
@@ -39,10 +39,10 @@ pub enum Mode {
     X,
 }
 
-/// The modes in an order in which every mode stands before the modes that cover it.
+/// The modes in an order in which every mode is before the modes that cover it.
 const WEAKEST_FIRST: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::U, Mode::SIX, Mode::X];
 
-/// By code: the bits of the modes that may not be held beside the mode.
+/// For each mode, by its code: the bits of the conflicting modes.
 const CONFLICTS: [u32; 7] = [
     0,
     bit(Mode::X),
@@ -80,7 +80,7 @@ impl Mode {
         bit(self)
     }
 
-    /// Returns the set of modes that may not be held beside this mode.
+    /// Returns the set of modes that conflict with this mode.
     #[inline]
     pub(crate) fn conflicts(self) -> u32 {
         CONFLICTS[self as usize + 1]

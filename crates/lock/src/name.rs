@@ -35,13 +35,13 @@ impl LockName {
         LockName { space: half(low), kind: half(low >> 32), hash }
     }
 
-    /// Mixes the whole name into 64 bits, which choose its place in the table. Not stored anywhere that outlives the
+    /// Mixes the whole name into 64 bits, which determine its place in the table. The result is stored only in the
     /// region.
     #[inline]
     pub(crate) fn mixed(self) -> u64 {
         let seed = self.hash ^ self.low().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let wide = u128::from(seed) * 0xD6E8_FEB8_6659_FD93;
-        // Both halves, so that every bit of the name reaches the low bits and the high ones.
+        // Both halves, so that every bit of the name affects the low bits and the high bits.
         #[allow(clippy::cast_possible_truncation, reason = "the halves of the product are wanted")]
         let halves = (wide as u64, (wide >> 64) as u64);
         halves.0 ^ halves.1

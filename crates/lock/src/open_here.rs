@@ -1,12 +1,13 @@
 //! The transactions that this thread has open.
 //!
-//! Two decisions depend on them. A thread that holds locks of an open transaction must not wait for its turn when it
-//! begins another: it would keep other sessions from those locks during their turns. And a transaction that waits for
-//! another one of its own thread waits for ever: the thread cannot end the other while it waits (`own_thread.rs`).
+//! Two decisions depend on them. A thread that has an open transaction with locks must not wait for a lane when it
+//! begins another transaction: other sessions would wait for those locks during their turns. And a transaction that
+//! waits for another transaction of its own thread waits for ever: the thread cannot end the other transaction while it
+//! waits (`own_thread.rs`).
 //!
-//! A transaction may go to another thread. It counts as open in the thread that began it until another thread uses it,
-//! and then in no known thread. A name outlives its transaction; names are not used again, so an ended transaction is
-//! never mistaken for another.
+//! A transaction may move to another thread. It counts as open in the thread that began it until another thread uses
+//! it; from then on it counts as open in no known thread. A name outlives its transaction; names are not used again, so
+//! an ended transaction is never mistaken for another transaction.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +33,7 @@ impl Named {
         Named { handle: locks.number, locker: locker.0, txn }
     }
 
-    /// Returns whether the locker has another transaction by now. Returns false for a locker of another table, because
+    /// Returns whether the locker has another transaction now. Returns false for a locker of another table, because
     /// this handle cannot know.
     fn has_ended(self, locks: &LockManager) -> bool {
         let is_ours = self.handle == locks.number;
@@ -56,14 +57,14 @@ fn moved() -> std::sync::MutexGuard<'static, Vec<Named>> {
     MOVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns a number that distinguishes this thread from all others that run now.
+/// Returns a number that distinguishes this thread from all other running threads.
 #[inline]
 fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
-/// A counted transaction. A transaction that ends in another thread than it began in leaves the counts of both threads
-/// off by one. The first thread then waits for no turns any more; turns are only advice.
+/// A counted transaction. If a transaction ends in another thread than it began in, the counts of both threads are off
+/// by one. The first thread then no longer waits for lanes, which are only advice.
 pub struct OpenHere(());
 
 impl OpenHere {

@@ -1,22 +1,22 @@
 //! Overtaking: taking a lock that was granted to a sleeping waiter which has not noticed the grant yet.
 //!
 //! Departure from LIBTP 3.2.3, whose queue is strictly first come, first served. If more processes run than there are
-//! processors, that makes a convoy. Each lock that is given back belongs at once to a process that must first be woken
-//! and get a processor. Until then every running process comes to wait for the lock. With ten hot records and sixteen
-//! processes a transaction then costs a switch of processes, which takes longer than the transaction.
+//! processors, that makes a convoy. Each released lock belongs at once to a process that must first be woken and get a
+//! processor. Until then every running process begins to wait for the lock. With ten hot records and sixteen processes,
+//! a transaction then costs a switch of processes, which takes longer than the transaction.
 //!
 //! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks for the lock meanwhile takes it,
 //! and the waiter waits again, at the head of the queue. A waiter that was woken and did not get the lock becomes
 //! *firm*: no locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only while it
 //! does not run, and never again after it was woken without the lock.
 //!
-//! A locker behind an overtaken waiter waits for that waiter both before the overtaking and after it, so the overtaking
-//! hides no wait from `detector.rs`.
+//! A locker that is queued after an overtaken waiter waits for that waiter both before and after the overtaking, so the
+//! overtaking hides no wait from `detector.rs`.
 //!
 //! Invariant: a request is overtaken only if it is the only granted one of its queue, and never if it held the lock
 //! before.
 //!
-//! If we die here: with the section open, nothing was taken; after it, the dead session holds the lock like any other.
+//! If we die here: while the section is open, nothing was taken; after its close, the dead session holds the lock.
 
 use rio::failpoint;
 
@@ -177,7 +177,7 @@ mod tests {
         scene.lock(0, S).unwrap();
         scene.unlock(0);
         scene.unlock(1);
-        // Now the other request is alone. The requests behind an overtaken waiter go on waiting.
+        // Now only the other request is granted. The requests after an overtaken waiter continue to wait.
         let third = scene.wait(1, X);
         scene.lock(0, X).unwrap();
         assert!(scene.state(places[1]).waits() && scene.state(third).waits());

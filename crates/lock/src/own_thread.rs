@@ -1,11 +1,12 @@
 //! Refusing a wait that only this thread could end.
 //!
 //! Not in the paper. A thread may have several transactions open. One of them may wait, directly or through other
-//! threads' transactions, for a lock that another one of them holds. No search for deadlocks finds a circle then: the
-//! holder waits for nothing, and still does not go on. So a locker that has waited long follows the waits from its own
-//! on, and gives up if they lead to a transaction of its own thread.
+//! threads' transactions, for a lock that another of them holds. Then no search for deadlocks finds a circle: the
+//! holder waits for nothing, but its thread cannot continue it. So a locker that has waited long follows the waits,
+//! beginning with its own wait, and gives up if they lead to a transaction of its own thread.
 //!
-//! A transaction may be on its way to another thread, which has not used it yet. So the wait goes on for a time first.
+//! A transaction may have been passed to another thread that has not used it yet. So the check comes only after a long
+//! wait.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Paper: LIBTP 3.2.3.
 //!
-//! An object has no slot of its own. Its queue is a chain of requests, and the bucket's chain leads to the first of
+//! An object has no slot. Its queue is a chain of requests, and the bucket's chain leads to the first of
 //! them, the *head*. So an object that no other locker wants costs one slot: its holder's request.
 //!
 //! Invariants (asserted by `check.rs`)
@@ -105,10 +105,11 @@ impl<'t> Queue<'t> {
     }
 
     /// Grants all that can be granted now: conversions first, then the waiting requests in the order of their arrival,
-    /// up to the first that must go on waiting. Updates the summary. Returns through `granted` the sessions to wake.
+    /// up to the first request that must continue to wait. Updates the summary. Returns through `granted` the sessions
+    /// to wake.
     ///
-    /// If we die before `change` is closed, nothing was granted; between that and the wakes, the waiters look by
-    /// themselves (PROTOCOLS D8).
+    /// If we die before `change` is closed, nothing was granted. If we die between the close and the wakes, the waiters
+    /// see their grants when their sleep times out (PROTOCOLS D8).
     pub(crate) fn grant(self, change: &mut Change<'_>, granted: &mut Granted) {
         let mut held = HeldModes::of(self);
         let limit = granted.sessions.len() + GRANTS_MAX;
@@ -188,7 +189,7 @@ impl Table {
     }
 }
 
-/// The most grants in one section; further waiters find out by themselves when they next look.
+/// The largest number of grants in one section. Further waiters grant their requests themselves when they next check.
 const GRANTS_MAX: usize = 512;
 
 /// The number of holders of an object in each mode.

@@ -1,13 +1,14 @@
-//! Giving locks back, and granting them to waiters.
+//! Releasing locks, and granting them to waiters.
 //!
 //! Paper: LIBTP 3.2.3, *unlock* and *lock_unlock_all*: "when a lock is released, the wait queue is traversed and any
 //! newly compatible locks are granted".
 //!
-//! Each object is a section of its own, so a latch is held for one object at a time. The granted waiters are woken
-//! after all locks are given back: a wake is a system call, and other sessions may want the next locks.
+//! The locks are released one object at a time, each in a separate section, so at most one latch is held. The granted
+//! waiters are woken after all locks are released: a wake is a system call, and other sessions may want the next locks.
 //!
-//! If we die here: between two objects, the remaining locks are still on the locker's stack, and the repair gives them
-//! back. Before the wakes, the granted waiters find their grants by themselves (PROTOCOLS D8).
+//! If the session dies between two objects, the remaining locks are still on the locker's stack, and the repair
+//! releases them. If it dies before the wakes, the granted waiters see their grants when their sleep times out
+//! (PROTOCOLS D8).
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -23,7 +24,7 @@ use crate::table::{Bucket, Table};
 use crate::{Error, LockManager, LockerId, Mode, Result};
 
 impl LockManager {
-    /// Gives all locks of the locker back: the paper's `lock_unlock_all`. The locker keeps its free slots, except a
+    /// Releases all locks of the locker: the paper's `lock_unlock_all`. The locker keeps its free slots, except a
     /// surplus.
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
@@ -44,7 +45,7 @@ impl LockManager {
         self.wake(&granted);
     }
 
-    /// Gives one lock back, in any mode: the paper's `unlock`.
+    /// Releases one lock, in any mode: the paper's `unlock`.
     ///
     /// # Errors
     /// `NotHeld`.
@@ -65,8 +66,8 @@ impl LockManager {
         Ok(())
     }
 
-    /// Gives all locks back whose names `choose` accepts, such as the records of a database that is now locked whole.
-    /// Returns their number, without intent locks on databases.
+    /// Releases the locker's locks whose names `choose` accepts, such as the records of a database that is now locked
+    /// whole. Returns the number of released locks, not counting intent locks on databases, which become idle.
     pub fn unlock_those(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
         let slot = self.table.locker(locker.0);
         let chosen = slot.requests(&self.table).filter(|(_, request)| choose(request.lock_name()));
@@ -93,8 +94,8 @@ impl LockManager {
         Ok(())
     }
 
-    /// Returns the place of the locker's request for the object. The request stays there: only the locker itself
-    /// removes it.
+    /// Returns the place of the locker's request for the object. The request stays there, because only the
+    /// locker removes it.
     fn request_of(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Place> {
         let ask = self.ask(session, locker, name, Mode::IS);
         if !name.is_coarse() {
@@ -109,7 +110,7 @@ impl LockManager {
         queue.of_locker(locker.0).map(|(place, _)| place)
     }
 
-    /// Gives the lock of the newest request back if the lock is thin. Returns whether the lock was thin.
+    /// Releases the lock of the newest request if the lock is thin. Returns whether the lock was thin.
     #[inline]
     fn release_newest_thin(&self, slot: &LockerSlot, top: Place) -> bool {
         let request = self.table.request(top);
@@ -121,7 +122,7 @@ impl LockManager {
         is_thin
     }
 
-    /// Gives the lock of a request back.
+    /// Releases the lock of a request.
     fn release(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
         let request = self.table.request(place);
         if self.table.release_thin(request.mixed.get(), place) {
@@ -132,7 +133,8 @@ impl LockManager {
         }
     }
 
-    /// Takes a request of the locker out of its queue. A thin request, whose word has no owner, is in no queue.
+    /// Removes a request of the locker from its queue, under the latch. A request that is still thin is in no queue,
+    /// and is only removed from the stack.
     #[cold]
     #[inline(never)]
     fn release_latched(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
@@ -165,14 +167,14 @@ impl LockManager {
 }
 
 impl Table {
-    /// Takes a request out of its queue, and grants all that can be granted without it.
+    /// Removes a request from its queue, and grants all requests that can be granted without it.
     #[inline]
     pub(crate) fn remove(&self, change: &mut Change<'_>, bucket: &Bucket, place: Place, granted: &mut Granted) {
         let request = self.request(place);
         if request.queue_prev.get() == Place::NONE {
             let link = self.link_to(bucket, request.mixed.get(), place);
             if request.queue_next.get() == Place::NONE {
-                // No other locker wants the object: its queue is gone.
+                // No other locker wants the object, so its queue is empty now.
                 failpoint("lock: remove the only request");
                 change.set(link, request.chain_next.get());
             } else {

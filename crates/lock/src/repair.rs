@@ -1,9 +1,9 @@
-//! Repair when all processes are dead: the region exists, no process is attached, and one process puts the table in
-//! order (PROTOCOLS D4, L6).
+//! Repair when all processes are dead: the region exists, no process is attached, and one process repairs the table
+//! (PROTOCOLS D4, L6).
 //!
-//! Sections have been rolled back, so the stacks of the lockers state exactly which locks were held. The queues are
-//! made anew from the stacks of the lockers that keep their locks (the lockers of prepared transactions); all else is
-//! freed. The repair needs no undo log, because repeating it gives the same result.
+//! Sections have been rolled back, so the stacks of the lockers state exactly which locks were held. The queues
+//! are rebuilt from the stacks of the lockers that keep their locks (the lockers of prepared transactions); everything
+//! else is freed. The repair needs no undo log, because it may be done twice.
 //!
 //! If we die here: a locker that keeps its locks still has them on its stack, and its requests still name their
 //! objects; the next repair begins again.
@@ -110,7 +110,7 @@ impl LockManager {
         slot.first.init(held.last().copied().unwrap_or(Place::NONE));
     }
 
-    /// Puts the locker's held requests back into queues, and cuts its stack behind them.
+    /// Puts the locker's held requests back into queues, and ends its stack after them.
     fn keep_locks(&self, slot: &LockerSlot, kept: &mut HashSet<Place>) {
         // The top of the stack may be a request that only waited; the requests below are granted.
         while let Some(top) = slot.top.get().some() {

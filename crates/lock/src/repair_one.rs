@@ -1,7 +1,7 @@
 //! Repairing the lockers of one dead session among living sessions (PROTOCOLS D5).
 //!
-//! The dead session's sections were rolled back and its latches given back before, so the table is whole: only the
-//! owner of the lockers is wrong. The repairer adopts each locker with one store, and ends it like one of its own.
+//! The dead session's section was rolled back and its latches were released before, so the table is whole: only the
+//! lockers still belong to the dead session. The repairer adopts each locker with one store, and then ends the locker.
 //!
 //! If we die here: the adopted lockers belong to the next dead session.
 
@@ -12,7 +12,8 @@ use crate::locker::Waiting;
 use crate::{LockManager, LockerId};
 
 impl LockManager {
-    /// Makes the locker the session's, and ends its wait. The request that waited is given back with the others.
+    /// Makes the locker belong to the session, and ends its wait. The request that waited is released with the locker's
+    /// other requests.
     pub fn adopt_locker(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.session.publish(session.id());

@@ -1,7 +1,7 @@
 //! A request: one locker's claim on one object, granted or waiting. One cache line.
 //!
-//! Slots are named by their *place*, so following a link is an addition and a bounds check. A free slot keeps the bytes
-//! of its last use, except the two words of its locker's stack; so taking a slot needs no before-images.
+//! Slots are named by their *place*, so following a link is an addition and a bounds check. A free slot has the bytes
+//! of its last use, except for the two words of its locker's stack; so taking a slot needs no before-images.
 //!
 //! If we die while filling a free slot: the slot is still free.
 
@@ -12,10 +12,10 @@ use crate::name::LockName;
 
 /// Bytes of a slot, and the unit in which places count.
 pub(crate) const REQUEST_BYTES: u64 = 64;
-/// The last byte that a slot may have: places have 32 bits.
+/// The end of the bytes that slots may occupy: places have 32 bits.
 pub(crate) const REACH: u64 = (1 << 32) * REQUEST_BYTES;
 
-/// Where a request lies: its distance from the region's base in slots. Zero: no request.
+/// The place of a request: its distance from the region's base, in slots. Zero: no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place(pub(crate) u32);
 bits!(Place: u32);
@@ -51,8 +51,8 @@ impl Place {
 ///  |       |      |       |           |      | for, code   | held, code |
 ///  +-------+------+-------+-----------+------+-------------+------------+
 /// ```
-/// Bits 16 and 17 are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked. `FRESH` and
-/// `FIRM` are of requests that wait, or waited a moment ago (`overtake.rs`).
+/// Only kept requests have bits 16 and 17 (`kept.rs`). A kept request that holds no mode is revoked. Only requests that
+/// wait, or waited a moment ago, have `FRESH` and `FIRM` (`overtake.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u32);
 
@@ -91,14 +91,14 @@ impl State {
 
     const KEPT: u32 = 1 << 16;
     const CONTENDED: u32 = 1 << 17;
-    /// Granted, and the locker, which waited, has not noticed yet.
+    /// The request waited and is granted, and its locker has not noticed the grant yet.
     const FRESH: u32 = 1 << 18;
-    /// Waits, and is not overtaken once granted.
+    /// The request waits, and is not overtaken once it is granted.
     const FIRM: u32 = 1 << 19;
-    /// Kept, but no longer in force.
+    /// The request is kept, but no longer in force.
     pub(crate) const REVOKED: State = State(State::KEPT);
 
-    /// In no queue; the mode is in the word of the name (`thin.rs`).
+    /// The request is in no queue; the mode is in the word of the name (`thin.rs`).
     pub(crate) const THIN: State = State(0);
 
     #[inline]
@@ -143,7 +143,7 @@ impl State {
         State(self.0 & !State::FRESH)
     }
 
-    /// Returns the state after the locker was woken for nothing.
+    /// Returns the state after the locker was woken and did not get the lock.
     #[inline]
     pub(crate) fn firm(self) -> State {
         State(self.0 | State::FIRM)
@@ -247,7 +247,7 @@ shared! {
         pub(crate) queue_next: Word<Place>,
         /// The previous request of the queue.
         pub(crate) queue_prev: Word<Place>,
-        /// The next slot upwards on the locker's stack; or the next in the list of free slots.
+        /// The next slot upwards on the locker's stack, or the next slot in the list of free slots.
         pub(crate) own_next: Word<Place>,
         /// The next slot downwards on the locker's stack.
         pub(crate) own_prev: Word<Place>,

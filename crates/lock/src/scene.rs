@@ -1,4 +1,4 @@
-//! A lock table of its own for a unit test.
+//! A separate lock table for each unit test.
 
 use libtp_process::{ProcessManager, Session};
 use rio::Region;

@@ -17,9 +17,9 @@ pub struct Settings {
 /// When deadlocks are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detect {
-    /// By a waiter that has waited this long, from its own wait on.
+    /// By a waiter that has waited this long. The search begins with its own wait.
     OnWait(Duration),
-    /// As in the paper: over the whole table, once in each such period, by any waiter.
+    /// By any waiter, over the whole table, once in each such period, as in the paper.
     Every(Duration),
 }
 
@@ -33,12 +33,12 @@ impl Default for Detect {
 /// Which transaction of a circle is the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Victim {
-    /// The transaction that began last, so that early transactions end at some time.
+    /// The transaction that began last, so that an early transaction is not the victim for ever.
     #[default]
     Youngest,
     /// The transaction with the fewest locks.
     FewestLocks,
-    /// The transaction that has written least to the log, and so has least to undo.
+    /// The transaction that has logged the fewest bytes, and so has the least to undo.
     FewestLogBytes,
 }
 

@@ -5,10 +5,11 @@
 //! shared places in batches, under one latch, so the latch is hardly ever taken.
 //!
 //! Invariants
-//! 1. Every slot is in exactly one place: a stack, the shared list, or the never used.
+//! 1. Every slot is in exactly one place: on a stack, in the shared list, or among the never used slots.
 //! 2. A call takes the slots that it needs before it changes anything else (PROTOCOLS D11).
 //!
-//! If we die here: each move is one section; slots that a growing slab has added are among the never used at once.
+//! If we die here: each move is one section; slots that a growing slab has added are at once among the never used
+//! slots.
 
 use libtp_process::{Rank, Session};
 use rio::failpoint;
@@ -23,11 +24,11 @@ use crate::{Error, Result};
 pub(crate) const FIRST_REQUESTS: u32 = 256;
 /// Slots in the first chunk of lockers.
 pub(crate) const FIRST_LOCKERS: u32 = 32;
-/// A stack gets at least this many slots at a time, and keeps as many when its locker holds nothing.
+/// The least number of slots that a stack gets at a time, and the number that it keeps after it has returned slots.
 const BATCH_MIN: u32 = 32;
-/// A stack gets at most this many slots at a time, for a locker that holds very many locks.
+/// The largest number of slots that a stack gets at a time, if its locker holds very many locks.
 const BATCH_MAX: u32 = 1024;
-/// A stack longer than this gives slots back when its locker holds nothing.
+/// The length above which a stack returns slots when its locker holds nothing.
 const KEEP_MAX: u32 = 64;
 
 /// Slots that move between places, chained by `own_next`.
@@ -136,7 +137,7 @@ impl Table {
         self.requests.grow().map(|_| ()).map_err(Error::Full)
     }
 
-    /// If a locker that holds nothing has very many slots, gives most of them back.
+    /// Returns most slots of a locker to the shared list, if it holds nothing and has very many slots.
     #[inline]
     pub(crate) fn give_back(&self, session: &Session, locker: &LockerSlot) {
         if locker.slots.get() > KEEP_MAX {
@@ -147,7 +148,7 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn give_back_slots(&self, session: &Session, locker: &LockerSlot) {
-        debug_assert_eq!(locker.top.get(), Place::NONE, "only a locker that holds nothing gives slots back");
+        debug_assert_eq!(locker.top.get(), Place::NONE, "only a locker that holds nothing returns slots");
         let header = &*self.header;
         let mut kept = locker.first.get();
         for _ in 1..BATCH_MIN {
@@ -197,7 +198,7 @@ impl Table {
         Ok(number)
     }
 
-    /// Gives a locker slot back. The locker holds nothing; its request slots stay with it.
+    /// Frees a locker slot. The locker holds nothing; its request slots stay with it.
     pub(crate) fn free_locker(&self, session: &Session, number: u32) {
         let (header, locker) = (&*self.header, self.locker(number));
         let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);

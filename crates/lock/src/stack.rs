@@ -1,7 +1,7 @@
 //! The stack of a locker's own request slots.
 //!
 //! Paper: LIBTP 3.2.3, locks are "chained both by object and by transaction". Departure: the chain by transaction also
-//! keeps free slots, so taking a lock and giving it back move one word up and down:
+//! keeps free slots, so a lock is taken and released by a change of one word:
 //!
 //! ```text
 //!   first                        top                       last

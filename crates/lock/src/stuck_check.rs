@@ -1,8 +1,8 @@
 //! A check, after a very long wait, that some session can still end the wait.
 //!
 //! A wild store can grant a lock to a locker that does not know of it, or hide a wait from the search for circles: then
-//! no session would ever end the wait. The table changes while the waiter checks, so a doubt counts only if it comes
-//! again and again.
+//! no session would ever end the wait. The table changes while the waiter checks, so only several doubts in a row
+//! count.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::locker::Waiting;
 use crate::request::{Place, Request};
 use crate::{LockManager, LockerId};
 
-/// A waiter checks after this time, and again after each further such time.
+/// The time after which a waiter checks, and the time between its further checks.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// This number of doubts in a row is a certainty.
+/// The number of doubts in a row after which the region is given up.
 const DOUBTS: u32 = 4;
 
 /// The doubts of one wait.
@@ -27,7 +27,7 @@ pub(crate) struct StuckCheck {
 }
 
 impl LockManager {
-    /// Checks, when it is time. Unwinds when it is certain that no session will ever end the wait.
+    /// Checks the wait if a check is due. Unwinds when it is certain that no session will ever end the wait.
     pub(crate) fn check_stuck(
         &self,
         doubts: &mut StuckCheck,
@@ -71,7 +71,7 @@ impl LockManager {
         (!is_there).then_some("the request is not in its queue")
     }
 
-    /// Returns whether the request belongs to its locker, and the locker to a session.
+    /// Returns whether the request belongs to its locker, and the locker belongs to a session.
     fn is_held(&self, place: Place, request: &Request) -> bool {
         let number = request.locker.get();
         if number == 0 || number > self.table.header.locker_used.load() {

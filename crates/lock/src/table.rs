@@ -4,16 +4,17 @@
 //! advance. Linear hashing splits one bucket after the other (PROTOCOLS D14), whenever an insertion finds a long chain.
 //!
 //! A bucket is one cache line: a latch, its *level* and eight chains. A bucket of level `l` and number `b` holds the
-//! names whose low `l` bits are `b`. The number of buckets is read without a latch and is only a hint where to look.
-//! The level, read under the bucket's latch, decides whether this is the bucket of the name. If this is another bucket,
-//! the level decides where to go on.
+//! names whose low `l` bits are `b`. The number of buckets is read without a latch and is only a hint for the search.
+//! The level, read under the bucket's latch, decides whether this is the bucket of the name. If it is not, the level
+//! determines the next bucket to check.
 //!
 //! Invariants
-//! 1. Every number of `l` low bits belongs to exactly one bucket with a level, so every name has one bucket.
-//! 2. A bucket's chains, and all queues that hang from them, change only under its latch.
-//! 3. Two buckets are latched together only by a split, the lower number first.
+//! 1. Every name belongs to exactly one of the buckets that have a level.
+//! 2. A bucket's chains, and all queues in them, change only under its latch.
+//! 3. Two buckets are latched together only by a split, which latches the bucket with the lower number first.
 //!
-//! If we die here: a split is one section; the hint is stored after it, or else by the next session that splits.
+//! If we die here: a split is one section. The hint is stored after the section. If the session dies before that, the
+//! next session that splits stores the hint.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,9 +33,9 @@ pub(crate) const CHAINS: usize = 8;
 /// The number of buckets at first; `FIRST_LEVEL` is its base-2 logarithm.
 pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
 const FIRST_LEVEL: u32 = 6;
-/// A chain of this number of objects is long: a bucket is split.
+/// The number of objects from which on a chain is long: then a bucket is split.
 pub(crate) const LONG_CHAIN: u32 = 3;
-/// No chain and no queue is this long: a longer one is a circle, which a wild store has made.
+/// The length that no chain and no queue reaches: a chain of this length is a circle, which a wild store has made.
 pub(crate) const CHAIN_MAX: u32 = 1 << 24;
 /// More buckets than a name can have been in: one for each level.
 const LEVELS_MAX: u32 = 1 << 10;
@@ -43,11 +44,12 @@ const LEVELS_MAX: u32 = 1 << 10;
 const SPLIT_MAX: usize = 256;
 /// Bytes of before-images for an object that moves to another chain: three words, with their headers.
 const SPLIT_UNDO_BYTES: usize = 48;
-/// The most postponed splits that are made at a time.
+/// The largest number of postponed splits that are made at a time.
 const POSTPONED_MAX: u32 = 4096;
 
 shared! {
-    /// The lock manager's root in the region: a line that is read by all, one for free slots, one for roles.
+    /// The lock manager's root in the region: a cache line that all sessions read, a line for free slots, and a line
+    /// for roles.
     pub(crate) struct LockHeader {
         /// The slab of buckets.
         pub(crate) buckets: Link<SlabHeader>,
@@ -59,7 +61,7 @@ shared! {
         pub(crate) lanes: Link<Lane>,
         /// The words of thin locks.
         pub(crate) words: Link<ThinWords>,
-        /// The number of buckets: a hint, see above.
+        /// The number of buckets: a hint (see the top of the file).
         pub(crate) bucket_count: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare_count: Word<u32>,
@@ -74,7 +76,7 @@ shared! {
         pub(crate) free_first: Word<Place>,
         /// The number of these slots.
         pub(crate) free_count: Word<u32>,
-        /// The number of request slots that were ever used; slots with higher numbers were not.
+        /// The number of request slots that were ever used. Slots with higher numbers were never used.
         pub(crate) used: Word<u32>,
         /// The first free locker slot that was used before.
         pub(crate) locker_free: Word<u32>,
@@ -101,9 +103,9 @@ shared! {
 shared! {
     /// A bucket: one cache line.
     pub(crate) struct Bucket {
-        /// Guards the bucket and everything that hangs from it (rank `LOCK_BUCKET`).
+        /// Guards the bucket and all queues in its chains (rank `LOCK_BUCKET`).
         pub(crate) latch: Latch,
-        /// How many low bits of a name's hash are this bucket's number; zero before it is split off.
+        /// The number of low bits of a name's hash that are equal to this bucket's number; zero before it is split off.
         pub(crate) level: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u32>; 5],
@@ -294,7 +296,7 @@ impl Table {
         let _old_guard = old.latch.exclusive(session, Rank::LOCK_BUCKET);
         let _new_guard = new.latch.exclusive(session, Rank::LOCK_BUCKET);
         if new.level.get() != 0 {
-            // The session that split it off died before it counted the bucket.
+            // The session that split the bucket off died before it counted the bucket.
             return Ok(());
         }
         assert_eq!(old.level.get(), level, "buckets are split in order");
@@ -361,14 +363,14 @@ fn low_bits(mixed: u64, level: u32) -> u32 {
     low & !(u32::MAX << (level & 31))
 }
 
-/// Returns where to look for a name that is not in bucket `number` of that level: the bucket was split, or not yet
-/// made.
+/// Returns the next bucket to check for a name that is not in bucket `number` of that level: the bucket was split, or
+/// was not made yet.
 #[cold]
 #[inline(never)]
 fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     if level != 0 {
-        // The first split that moved the name away from here. Buckets of later splits may not exist yet: those splits
-        // are of other buckets.
+        // Follows the first split that moved the name away from this bucket. Buckets of later splits may not exist yet:
+        // those splits are of other buckets.
         let away = (low_bits(mixed, level) ^ number).trailing_zeros();
         return low_bits(mixed, away + 1);
     }
@@ -396,7 +398,8 @@ impl<'t> Role<'t> {
         Role::take_unless(word, session, |holder| session.processes().is_alive(holder))
     }
 
-    /// As [`Role::take`], and also from a stopped session: for a task that two sessions may do at once without harm.
+    /// As [`Role::take`], but also takes the role from a stopped session: for a task that two sessions may do at once
+    /// without harm.
     pub(crate) fn take_from_stopped(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let processes = session.processes();
         let is_waited_for = planted("lock: a stopped session keeps its task");

@@ -1,8 +1,8 @@
 //! The words of thin locks.
 //!
 //! Departure from LIBTP 3.2.3 (docs/design/0021, which has the rules by number). A fixed table has a word for each
-//! value of a mixed name's low bits. The word of a lock without a rival has the place of the request. That request is
-//! on its locker's stack and in no queue, and its state is *thin*.
+//! value of a mixed name's low bits. If only one locker wants a lock, the lock's word has the place of that
+//! locker's request. The request is on its locker's stack and in no queue, and its state is *thin*.
 //!
 //! ```text
 //!   63                32 31     20 19      4 3    1  0
@@ -12,9 +12,10 @@
 //! ```
 //! Invariants
 //! 1. A thin request is held exactly if its word has its place. The word has the mode.
-//! 2. A name has a queue only while its word has FAT. This is not so for databases, which are never thin.
-//! 3. Without the latch of the bucket only three swaps change a word: free to owner, by the locker; owner to free, and
-//!    mode to mode, by the owner. While a session holds the latch, no other session changes a word with FAT.
+//! 2. A name has a queue only while its word has FAT, except for databases, which are never thin.
+//! 3. Without the latch of the bucket, only three swaps change a word: a locker makes a free word its own, and an owner
+//!    frees its word or changes the mode in it. While a session holds the latch, no other session changes a word with
+//!    FAT.
 //! 4. No word is stored inside a section (PROTOCOLS D2).
 
 use rio::{bits, planted, shared, Word};
@@ -43,8 +44,8 @@ impl ThinWords {
     }
 }
 
-/// The value of a word. Twelve of its bits are a check of the others. A session compares the check before it uses the
-/// place or the mode, and before it takes a value other than zero for a free word.
+/// The value of a word. Twelve of its bits are a check of the other bits. A session compares the check before it uses
+/// the place or the mode of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thin(u64);
 bits!(Thin: u64);
@@ -89,13 +90,13 @@ impl Thin {
         mixed >> WORD_BITS << 4 & Thin::TAG
     }
 
-    /// Returns the word of a lock without a rival.
+    /// Returns the word of a thin lock.
     #[inline]
     pub(crate) fn owned(place: Place, mixed: u64, mode: Mode) -> Thin {
         Thin::sealed(u64::from(place.0) << 32 | Thin::tag(mixed) | u64::from(mode.code()) << 1)
     }
 
-    /// Returns whether the word has the place of a request, and no mark.
+    /// Returns whether the word has this place of a request and not the bit FAT.
     #[inline]
     pub(crate) fn is_owned_by(self, place: Place) -> bool {
         self.0 >> 32 == u64::from(place.0) && !self.is_fat()

@@ -1,15 +1,15 @@
 //! Waiting for a lock: a brief spin, then sleeps, each of bounded length.
 //!
-//! Paper: LIBTP 3.2.3 and 3.2.4. A session that gives a lock back grants it to the next waiter in the same section and
+//! Paper: LIBTP 3.2.3 and 3.2.4. A session that releases a lock grants it to the next waiter in the same section and
 //! wakes that waiter. The waiter reads the state of its request without the latch. This is only a hint, because the
-//! section that changed the state may still be rolled back; a second look under the latch decides.
+//! section that changed the state may still be rolled back; the waiter then reads the state again under the latch.
 //!
 //! Invariants
 //! 1. No session waits here with a latch held.
 //! 2. No waiter depends on a wake (PROTOCOLS D8): after each sleep without a wake, the waiter itself grants all that
-//!    can be granted, and looks for deadlocks.
+//!    can be granted, and searches for deadlocks.
 //! 3. A wait that is cancelled (`process/cancel.rs`) ends within [`SLEEP_MAX`].
-//! 4. `waiting` in the locker's slot is set while the locker waits and only then: a search for deadlocks begins there.
+//! 4. `waiting` in the locker's slot is set exactly while the locker waits: a search for deadlocks reads it.
 //!
 //! If we die here: the request stays in its queue and waits; repair removes it like a granted request.
 
@@ -27,22 +27,22 @@ use crate::request::{Place, Request, State};
 use crate::stuck_check::StuckCheck;
 use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
 
-/// The code by which tools see a session's wait for a lock; the subject is the mixed name.
+/// The code of a session's wait for a lock, for tools; the subject is the mixed name.
 pub const WAITS_FOR_LOCK: u32 = 1;
 
-/// Looks before sleeping, for a holder that runs on another processor.
+/// The number of checks before the first yield: meanwhile a holder may release the lock on another processor.
 const PAUSES: u32 = 100;
-/// Further looks, with yields between, for a holder that waits for this processor.
+/// The number of further checks before a sleep, each after a yield: a holder may be waiting for this processor.
 const YIELDS: u32 = 8;
 
-/// A waiter that has waited this long looks for dead sessions.
+/// The time after which a waiter searches for dead sessions.
 pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
-/// A waiter that has waited this long gives up if the dead sessions cannot be repaired.
+/// The time after which a waiter gives up if the dead sessions cannot be repaired.
 const DEAD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The next step of a waiting request.
 enum Step {
-    /// Look under the latch: the request seems to be granted.
+    /// Check under the latch: the request seems to be granted.
     Look,
     /// Sleep for this time.
     Sleep(Duration),
@@ -50,12 +50,13 @@ enum Step {
     GiveUp(Error),
 }
 
-/// The reason why a waiter looks.
+/// The reason why a waiter checks its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// To find out whether the request is granted by now.
+    /// The request may be granted now.
     Again,
-    /// The waiter was woken, or saw that its request is granted: if it is not, it was overtaken.
+    /// The waiter was woken, or saw that its request is granted. If the request is not granted, the waiter was
+    /// overtaken.
     AfterWake,
 }
 
@@ -127,8 +128,8 @@ impl LockManager {
                         }
                     } else {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
-                        // The holder may be dead, with no other session there to repair it. Looking costs a system call
-                        // or two for each process, so only one of all waiters looks.
+                        // The holder may be dead, with no other session there to repair it. The search costs a system
+                        // call or two for each process, so only one of all waiters does it.
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
@@ -203,7 +204,7 @@ impl LockManager {
         is_granted
     }
 
-    /// Withdraws the request, unless it was granted meanwhile. Then grants the requests behind it that waited only for
+    /// Withdraws the request, unless it was granted meanwhile. Then grants the requests after it that waited only for
     /// this request.
     fn give_up(&self, ask: &Ask<'_>, place: Place, error: Error) -> Result<()> {
         let request = self.table.request(place);
@@ -237,7 +238,7 @@ impl LockManager {
     }
 }
 
-/// Looks for a moment whether the request is granted.
+/// Checks for a moment whether the request is granted.
 fn spin(request: &Request) -> bool {
     for round in 0..PAUSES + YIELDS {
         // Acquire: the granter's earlier stores are visible. The caller still confirms the grant under the latch.

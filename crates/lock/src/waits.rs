@@ -1,7 +1,7 @@
 //! The waits for locks, read without a latch: for tools that must work while a stopped process holds one.
 //!
-//! Invariant: nothing here waits. The result may be a moment old, so it is for people only. For the search for
-//! deadlocks `waits_for.rs` reads the waits under latches.
+//! Invariant: nothing here waits. The result may be out of date, so only people use it. The search for deadlocks reads
+//! the waits under latches (`waits_for.rs`).
 
 use std::time::SystemTime;
 
@@ -33,7 +33,7 @@ impl LockManager {
 
     fn wait_of(&self, locker: u32) -> Option<WaitInfo> {
         let slot = self.table.locker(locker);
-        // Acquire, both times: words that were stored before the wait began are read between the two looks.
+        // Acquire, for both loads of `waiting`: the words read between them were stored before the wait began.
         let waiting = slot.waiting.load();
         let request = self.table.request(waiting.request()?);
         let since = slot.waiting_since.load();

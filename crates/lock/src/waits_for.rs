@@ -2,11 +2,11 @@
 //!
 //! Paper: LIBTP 4.1: "the lock table can be thought of as a representation of a directed graph. The nodes in the graph
 //! are transactions. Edges represent the *waits-for* relation". The graph is read from the queues, with one bucket
-//! latched at a time. So two reads need not show the same moment, and `detector.rs` looks twice.
+//! latched at a time. So the reads are not simultaneous, and `detector.rs` reads each wait twice.
 //!
 //! A locker that waits for a new lock waits for every request before it in the queue that holds a conflicting mode, or
-//! that itself waits for a lock or a conversion: a waiter does not pass another. A locker that waits for a conversion
-//! waits only for the other requests that hold a conflicting mode.
+//! that itself waits for a lock or a conversion, because waiters are granted in order. A locker that waits for a
+//! conversion waits only for the other requests that hold a conflicting mode.
 
 use libtp_process::{Session, SessionId};
 
@@ -59,8 +59,8 @@ impl LockManager {
         edges
     }
 
-    /// Returns the lockers that hold the object in a mode that conflicts with `mode`, then those that wait for the
-    /// object, at this moment: for messages. No latch is held.
+    /// Returns the other lockers that hold the object in a mode that conflicts with `mode`, and then the lockers that
+    /// wait for the object: for messages. The caller holds no latch.
     pub fn in_the_way(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Vec<LockerId> {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
@@ -88,8 +88,8 @@ impl LockManager {
         let queue = self.table.find(latched.bucket, name, mixed).ok()?;
         let (_, own) = queue.requests().find(|&(at, own)| at == place && own.locker.get() == locker)?;
         let wanted = own.state.get().wanted()?;
-        // Under the latch the request cannot be granted. So if the locker still has the wait that was read first, all
-        // values read since then belong to that wait.
+        // No other session can grant the request while this session holds the latch. So if the locker still has the
+        // wait that was read first, all values read since then belong to that wait.
         (slot.waiting.load() == waiting).then(|| SeenWait {
             number: waiting.number(),
             name,

@@ -1,4 +1,4 @@
-//! Measures the cost of an append, beside a bare loop that copies the same bytes and computes the same checksum.
+//! Measures the cost of an append, and of a bare loop that copies the same bytes and computes the same checksum.
 //!
 //! `cargo run --release -p libtp-log --example append_cost`. One thread, bodies of 100 bytes, nothing flushed while
 //! the clock runs. The figures are the fastest of twenty rounds, in nanoseconds.
@@ -40,7 +40,7 @@ fn measure(path: &std::path::Path) -> Result<(), Failure> {
     let mut append = f64::MAX;
     let mut reserve = f64::MAX;
     for _ in 0..ROUNDS {
-        // Reserves a whole round, so that the ring and the files are there before the clock runs.
+        // Reserves a whole round, so that the ring and the files have room before the clock runs.
         warm(&log, &session, &body)?;
         append = append.min(per_append(|| {
             let lsn = log.log(&session, 1024, TxnId::new(9), Lsn::FIRST, &[black_box(&body)]);

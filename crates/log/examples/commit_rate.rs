@@ -1,7 +1,7 @@
-//! Measures durable commits per second of 1, 2, 4, 8 and 16 sessions, beside a bare loop of write and sync.
+//! Measures durable commits per second of 1, 2, 4, 8 and 16 sessions, and of a bare loop of write and sync.
 //!
 //! `cargo run --release -p libtp-log --example commit_rate [DIRECTORY]`. Each commit is one record of 100 bytes. The
-//! bare loop writes 512 bytes into a preallocated file and syncs it; figures are paired within this run only.
+//! bare loop writes 512 bytes into a preallocated file and syncs it. Compare only figures of the same run.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,13 +1,13 @@
 //! Checks that a region's log and the log files are of one history, and repairs the files if they are not (PROTOCOLS
 //! F1).
 //!
-//! They are of one history if two things hold. The files have good records from the control file's durable end up to
-//! the region's durable end. Just below that end, the files and the ring have the same bytes. The first check alone
-//! would miss another history of equal length. The second check alone would miss a file in the middle that was set
-//! back.
+//! They are of one history if two conditions hold. First, the files have valid records from the control file's durable
+//! end up to the region's durable end. Second, just below that end the files and the ring have the same bytes. Without
+//! the second check, another history of equal length would not be noticed. Without the first check, an old copy of a
+//! file before that end would not be noticed.
 //!
-//! If we die here: [`overwrite_from_ring`] writes the log first, and that log counts for nothing until the control file
-//! is written.
+//! If we die here: [`overwrite_from_ring`] writes the log first. That log is not used until the control file is
+//! written.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: 
 
 /// Checks that the files hold all log of a region that was made for another life of this environment, or for other
 /// files at this path. A region whose log header is damaged has no log to compare. But a region that outlives the
-/// system may have log even then, because some words of its header may be older than others.
+/// system may have log even then, because a crash may leave old values in some words of its header.
 ///
 /// # Errors
 /// [`Error::Disagree`] if the region has, or may have, log that the files lack; [`Error::Io`].
@@ -52,13 +52,13 @@ pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &C
     reach_to(end, &header, &ring, &LogFiles::new(Arc::clone(directory), control), control)
 }
 
-/// Returns the durable end that the header states, even if the rest of the header is not in order.
+/// Returns the durable end in the header, even if the rest of the header is not in order.
 fn stated_durable(region: &Region) -> Lsn {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.and_then(|header| header.durable.try_load()).unwrap_or(Lsn::NONE)
 }
 
-/// Checks that the files hold good records up to `end`, and the bytes that the ring has below it.
+/// Checks that the files have valid records up to `end`, and the same bytes as the ring just below `end`.
 pub(crate) fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFiles, control: &Control) -> Result<()> {
     if planted("log: memory and files are not compared") {
         return Ok(());
@@ -75,15 +75,15 @@ pub(crate) fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFil
     }
 }
 
-/// Returns where the records from `from` on end or are damaged. `from` is a place up to which the log is good. Looks no
-/// farther than `end` and the record that reaches over it.
+/// Returns the end of the valid records from `from` on. The log is valid up to `from`. Reads no farther than the record
+/// that contains `end`.
 pub(crate) fn good_up_to(files: &LogFiles, from: Lsn, end: Lsn) -> Result<Lsn> {
     let mut roll = Roll::new(files, from, end.max(from));
     while roll.position() < end && roll.step()?.is_ok() {}
     Ok(roll.position())
 }
 
-/// Returns up to where the ring and the files have the same bytes.
+/// Returns the end of the bytes that are equal in the ring and the files.
 fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> {
     let bytes = usize::try_from(end.since(from)).expect("at most a witness");
     let (mut in_ring, mut in_files) = (vec![0; bytes], vec![0; bytes]);
@@ -96,18 +96,18 @@ fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> 
     Ok(from.plus(same as u64 & !7).min(end.minus(8)))
 }
 
-/// Returns where the ring's log begins. The ring's first chunk is filled from a witness below the end that restart
-/// found. A damaged word counts as zero: the comparison just below the durable end needs none of the three words.
+/// Returns the beginning of the ring's log. The ring's first chunk is filled from a witness below the end that restart
+/// found. A damaged word counts as zero, since the comparison just below the durable end works without the three words.
 fn ring_begin(header: &LogHeader) -> Lsn {
     let look = |word: &Checked<Lsn>| word.try_load().unwrap_or(Lsn::NONE);
     let filled = look(&header.start).minus(WITNESS_BYTES);
     look(&header.ring_start).max(filled).max(look(&header.oldest)).max(Lsn::FIRST)
 }
 
-/// Writes the log in a region's ring to the log files, over their bytes. If the control file does not know the life
-/// that the region was made for, begins that life there. This is the remedy after [`Error::Disagree`], if the operator
-/// decides that the region is right. Restart then finds the files' log with the region's log behind it. The caller is
-/// alone.
+/// Writes the log in a region's ring to the log files, over their bytes. If the control file does not have the
+/// incarnation for which the region was made, begins that incarnation there. This is the remedy after
+/// [`Error::Disagree`], if the operator decides that the region is right. Restart then finds the files' log, followed
+/// by the region's log. No other process is attached.
 ///
 /// # Errors
 /// [`Error::Unusable`], with nothing changed, when the region is older than the control file, when its log is not in
@@ -155,7 +155,7 @@ pub fn overwrite_from_ring(
         control.incarnations.begin_as(life, header.start.get())?;
     }
     control.clean = false;
-    // Into both slots, as at the start of every life.
+    // Written into both slots, as at the start of every incarnation.
     control_file.write(&control)?;
     control_file.write(&control)?;
     Ok(Rescued { from, to: durable.plus(sealed), tail: Some(tail) })

@@ -1,11 +1,11 @@
 //! `log`: appends a record to the log.
 //!
-//! Paper: LIBTP section 3.2.1. The record is built and its checksum computed before the latch is taken. Under the latch
-//! remain the LSN, the LSN's share of the checksum, one copy into the ring and two stores. An append never waits for
-//! the disk and never fails: [`LogManager::reserve`](crate::LogManager::reserve) came first (PROTOCOLS D11).
+//! Paper: LIBTP section 3.2.1. The record is built and its checksum computed before the latch is taken. Only the LSN,
+//! the LSN's share of the checksum, one copy into the ring and two stores are done under the latch. An append never
+//! waits for the disk and never fails: [`LogManager::reserve`](crate::LogManager::reserve) came first (PROTOCOLS D11).
 //!
 //! Invariants
-//! 1. The session's note states the LSN of a record before the tail publishes that record (D3).
+//! 1. The session's note has the LSN of a record before the tail publishes that record (D3).
 //! 2. The tail is published with one release store, after the record's bytes.
 //!
 //! Latch: `append` (rank 80), then nothing.
@@ -20,7 +20,7 @@ use crate::record_buffer::{Place, RecordBuffer};
 use crate::restart::{mark_at, MARK_BYTES};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
 
-/// The fields of a record beside its body.
+/// The fields of a record other than its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The record's kind; the crate that owns the number defines it.
@@ -42,7 +42,8 @@ impl LogManager {
     /// describes are complete (PROTOCOLS D3). Room must have been reserved.
     ///
     /// # Panics
-    /// If nothing was reserved and the log is full, or the body is longer than [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX).
+    /// If nothing was reserved and the log is full, or the body is longer than
+    /// [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX).
     #[inline]
     pub fn log(&self, session: &Session, kind: u16, txn: TxnId, prev: Lsn, body: &[&[u8]]) -> Lsn {
         self.log_entry(session, &Entry { kind, flags: 0, txn, prev }, body)
@@ -99,7 +100,7 @@ impl LogManager {
         let end = lsn.plus(record.len() as u64);
         put_crc(record, seal(crc, lsn, self.incarnation));
         failpoint("log: latched, nothing copied");
-        // Else the record would overwrite bytes that are not durable.
+        // Otherwise the record would overwrite bytes that are not durable.
         assert!(self.ring.copy_in(lsn, end, record), "{NOT_RESERVED}");
         failpoint("log: copied, append not noted");
         self.publish(session, txn, lsn, end);
@@ -152,11 +153,11 @@ impl LogManager {
         self.header.tail.publish(end);
     }
 
-    /// Appends a flush mark if there is room: the log's own statement of its durable end (PROTOCOLS L2). A mark changes
+    /// Appends a flush mark, a record that has the log's durable end, if there is room (PROTOCOLS L2). A mark changes
     /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in that field. A
-    /// record that was reported durable before a time T lies below the last mark with a time before T. An unfinished
-    /// flush leaves its mark, and the next flush adds no second mark with the same durable end: marks take room that
-    /// other sessions have reserved. Returns the durable end and the tail after the mark.
+    /// record that was reported durable before a time T is below the last mark with a time before T. If an unfinished
+    /// flush has left its mark, the next flush adds no second mark with the same durable end, because marks take room
+    /// that other sessions have reserved. Returns the durable end and the tail after the mark.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);

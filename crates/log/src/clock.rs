@@ -1,8 +1,8 @@
 //! The times of the log: when each flush mark was logged.
 //!
-//! The wall clock may be set back or ahead. The times of flush marks never go back: each is the later of two times: the
-//! wall clock, and the previous mark's time plus one microsecond. A restart finds the time of the last mark in the log
-//! itself. Each process that leads a flush warns of a jump of the wall clock.
+//! The wall clock may be set back or ahead. The times of flush marks never go back: each mark has the time of the wall
+//! clock, or the previous mark's time plus one microsecond if that is later. A restart finds the time of the last mark
+//! in the log itself. Each process that leads a flush warns of a jump of the wall clock.
 //!
 //! Invariant: the shared word is written only under the append latch, before the tail that covers its mark.
 //! If we die here: the next mark's time is a microsecond later than needed.
@@ -15,14 +15,15 @@ use rio::planted;
 use crate::restart::{copy_out_unchecked, mark_at, MARK_BYTES};
 use crate::{LogFiles, LogManager, Lsn, RecordHeader, Result};
 
-/// Jumps of at most this many microseconds cause no warning.
+/// The longest jump, in microseconds, that causes no warning.
 const JUMP: u64 = 1_000_000;
 /// Bytes that the search for the last mark reads at a time.
 const PIECE_BYTES: u64 = 64 << 10;
 /// The value before the process has read the clocks.
 const UNREAD: i64 = i64::MIN;
 
-/// How far the wall clock was ahead of the boot-time clock when this process last led a flush, in microseconds.
+/// The number of microseconds by which the wall clock was ahead of the boot-time clock when this process last led a
+/// flush.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     ahead: AtomicI64,
@@ -39,7 +40,7 @@ impl Default for WallClock {
 pub(crate) enum Jump {
     Ahead(u64),
     Back(u64),
-    /// The process sees the clock for the first time, and the log has later times.
+    /// The process reads the clock for the first time, and the log has later times.
     BehindTheLog(u64),
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64
     let mut to = end;
     while to > first {
         let from = first.max(to.minus(PIECE_BYTES.min(to.raw())));
-        // A mark may begin in this piece and end in the next one.
+        // A mark may begin in this piece and end in the next piece.
         let want = end.since(from).min(PIECE_BYTES + MARK_BYTES as u64);
         let mut piece = vec![0; usize::try_from(want).expect("a piece is short")];
         let read = copy_out_unchecked(files, &last, from, &mut piece)?;

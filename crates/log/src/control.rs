@@ -2,18 +2,18 @@
 //!
 //! Byte table: `docs/formats/control.md`. Block 0 names the format. Blocks 1 and 2 are two slots that are written in
 //! turn, each with a sequence number and a checksum, so a torn write leaves the other slot. The incarnations that do
-//! not fit into a slot are in further blocks, which lie behind both slots. The file is also the second place that
-//! states how far the log is durable (PROTOCOLS L2, L7).
+//! not fit into a slot are in further blocks after both slots. The durable end in this file is a second witness of the
+//! log's durable end, besides the flush marks (PROTOCOLS L2, L7).
 //!
 //! Invariants
 //! 1. A write replaces the older slot and its further blocks, and is synced before it returns. The newer slot is never
 //!    touched.
-//! 2. Of two good slots the slot with the larger sequence number counts. If no slot is good, the file is damaged, never
-//!    empty.
+//! 2. Of two good slots, the slot with the larger sequence number is valid. If no slot is good, the file is damaged; it
+//!    is never treated as empty.
 //! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
 //!
-//! If we die here: in `write`, the new slot counts if it is complete. Otherwise its checksum or the checksum of its
-//! further blocks is wrong, and the old slot still counts.
+//! If we die here: in `write`, the new slot is valid if it is complete. Otherwise its checksum or the checksum of its
+//! further blocks is wrong, and the old slot is still valid.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId};
 pub const CONTROL_NAME: &str = "control";
 /// The version of an environment's format.
 pub const CONTROL_VERSION: u32 = 1;
-/// Bytes of a control file without further blocks. Byte locks lie far beyond.
+/// Bytes of a control file without further blocks. The bytes that are locked are far beyond.
 pub const CONTROL_BYTES: u64 = 3 * BLOCK_BYTES;
 /// The largest number of unresolved transactions.
 pub const UNRESOLVED_MAX: usize = 240;
@@ -83,7 +83,7 @@ const LIFE_BYTES: usize = 16;
 const RESTARTS_AHEAD: usize = 32;
 const UNRESOLVED_AT: usize = LIVES_AT + LIFE_BYTES * SLOT_INCARNATIONS;
 const _: () = {
-    // The file's last block lies below the bytes that are locked.
+    // The file's last block is below the bytes that are locked.
     assert!((3 * BLOCK_BYTES + 2 * (INCARNATIONS_MAX * LIFE_BYTES) as u64) < CHANGING_BYTE);
     assert!(size_of::<Front>() == 32);
     assert!(size_of::<Slot>() == LIVES_AT);
@@ -95,15 +95,15 @@ const _: () = {
 pub struct Control {
     /// The environment's id, drawn when the environment was made.
     pub environment_id: [u8; 16],
-    /// Which incarnation sealed which part of the log.
+    /// The incarnations that sealed the parts of the log.
     pub incarnations: Incarnations,
-    /// Where redo begins.
+    /// The LSN where redo begins.
     pub redo_point: Lsn,
     /// The last checkpoint's record, or [`Lsn::NONE`].
     pub checkpoint: Lsn,
     /// A position up to which the log is known to be durable (L2).
     pub durable_end: Lsn,
-    /// The log is kept from here on.
+    /// The LSN from which on the log is kept.
     pub oldest: Lsn,
     /// Whether the last close was orderly: then `durable_end` is the log's very end.
     pub clean: bool,
@@ -205,7 +205,8 @@ impl Control {
         (bytes, older)
     }
 
-    /// Returns a slot's sequence number and contents, or why the slot is not good. `older` holds its further blocks.
+    /// Returns a slot's sequence number and contents, or the reason why the slot is not good. `older` has its further
+    /// blocks.
     fn from_slot(slot: &Slot, bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
         let (lives, unresolved) = (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
         if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
@@ -273,7 +274,7 @@ fn file_bytes(lives: usize) -> u64 {
     further_block_at(1, blocks)
 }
 
-/// The lock on this byte is the right to change the contents. It lies far beyond the contents, just before the bytes
+/// The lock on this byte is the right to change the contents. It is far beyond the contents, just before the bytes
 /// whose locks show the attached processes.
 const CHANGING_BYTE: u64 = (1 << 32) - 1;
 
@@ -328,7 +329,7 @@ impl ControlFile {
             self.write_further(slot, &older)?;
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
         }
-        // A good first block states that the slots are good, so it must not reach the disk before them.
+        // A good first block proves that the slots are good, so it must not reach the disk before them.
         self.file.sync().map_err(full)?;
         let mut front = Front {
             magic: MAGIC,
@@ -363,13 +364,13 @@ impl ControlFile {
     /// before its sync, and then a power cut would leave only the older slot.
     ///
     /// # Errors
-    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]: the old contents are in force.
-    /// [`Error::Failed`] after a failed sync: it is unknown which contents are in force, and the caller must not write
+    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]: the old contents stay valid.
+    /// [`Error::Failed`] after a failed sync: it is unknown which contents are valid, and the caller must not write
     /// again (contract of `libtp_io::File::sync`).
     pub fn write(&self, control: &Control) -> Result<()> {
         let (sequence, _) = self.newest()?;
         let next = sequence + 1;
-        // Slots 1 and 2 were made with sequences 1 and 2: odd numbers go to block 1, even ones to block 2.
+        // Slots 1 and 2 were made with sequences 1 and 2: odd numbers go to block 1, even numbers to block 2.
         let block = if next % 2 == 1 { 1 } else { 2 };
         let failed = |error: libtp_io::Error| Error::Failed { cause: error.to_string() };
         self.file.sync().map_err(failed)?;
@@ -416,7 +417,7 @@ impl ControlFile {
         }
     }
 
-    /// Returns the sequence number and contents of slot `number`, or why the slot is not good.
+    /// Returns the sequence number and contents of slot `number`, or the reason why the slot is not good.
     fn slot(&self, number: u64) -> Result<std::result::Result<(u64, Control), &'static str>> {
         let bytes = self.block(number)?;
         let Ok((slot, _)) = Slot::read_from_prefix(&bytes) else { return Ok(Err("the slot is cut off")) };
@@ -467,7 +468,7 @@ impl ControlFile {
 }
 
 /// The right to change the contents of the control file. Dropping it releases the right.
-#[must_use = "others may change the file as soon as this is dropped"]
+#[must_use = "other processes may change the file as soon as this is dropped"]
 pub struct Changing<'f> {
     file: &'f ControlFile,
 }

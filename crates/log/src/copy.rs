@@ -4,7 +4,7 @@
 //! segment ends where the copy ends, and a copy need not begin with segment 1. A copy is not a log: only further
 //! copying appends to it. [`LogFiles::make_segments`] makes a log from a copy, for another environment.
 //!
-//! If we die here: the copy goes on from the last place before which everything is known to be synced.
+//! If we die here: the next copy continues from the last place before which everything is known to be synced.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl<'c> LogCopy<'c> {
         LogCopy { directory, control }
     }
 
-    /// Copies `from .. to`, which `read` delivers, behind the bytes already there, and syncs the files. If a segment's
-    /// file is missing, makes the file and copies from the start of the segment. Reports the number of bytes copied to
+    /// Appends the bytes `from .. to`, which `read` delivers, to the copy, and syncs the files. If a segment's file is
+    /// missing, makes the file and copies from the start of the segment. Reports the number of bytes copied to
     /// `watch`.
     ///
     /// # Errors
@@ -68,8 +68,8 @@ impl<'c> LogCopy<'c> {
         Ok(())
     }
 
-    /// Returns the file of segment `number`, and the LSN to copy on from: `at`, or the segment's start if the file is
-    /// new.
+    /// Returns the file of segment `number`, and the LSN from which to copy: `at`, or the segment's start if the file
+    /// is new.
     fn open(&self, geometry: &Geometry, number: u32, at: Lsn) -> Result<(Arc<dyn File>, Lsn)> {
         let name = segment_name(number);
         let file = self.directory.open(&name, OpenMode::Create).map_err(no_room)?;
@@ -98,7 +98,7 @@ impl LogManager {
         matches!(self.files.roll(lsn, self.durable()).next_record(), Some(Ok(_)))
     }
 
-    /// Returns the LSN from which on the files have the log without a gap. No record need begin there.
+    /// Returns the LSN from which on the files have the log without a gap. It need not be the beginning of a record.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -118,7 +118,7 @@ pub struct SegmentFile {
     pub number: u32,
     /// The LSN of its first byte.
     pub start: Lsn,
-    /// The LSN behind its last byte.
+    /// The LSN after its last byte.
     pub end: Lsn,
 }
 

@@ -1,8 +1,8 @@
-//! The errors of the log. Each text states which data were kept and how to go on.
+//! The errors of the log. Each text states which data are safe and what to do.
 
 use crate::Lsn;
 
-/// A call to the log failed.
+/// The reason why a call to the log failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
         /// The reason that the disk or the region gave.
         source_text: String,
     },
-    /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
+    /// A write or sync of the log failed before. No further commit is acknowledged; the log can still be read.
     #[error("nothing more can be made durable: {cause}; commits answered before are safe and can be read; close the environment, check the disk, and open it again: recovery then runs by itself")]
     Failed {
         /// The failure, and its time.
@@ -35,7 +35,7 @@ pub enum Error {
         /// The directory of the other processes.
         shared: String,
     },
-    /// The log is damaged where it must be whole.
+    /// The log is damaged before its durable end.
     #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although later records had reached the disk; nothing was changed; restore the file from a backup")]
     Corrupt {
         /// The record that is damaged.
@@ -47,7 +47,7 @@ pub enum Error {
         /// The damage.
         what: String,
     },
-    /// The record was discarded when its segment was recycled.
+    /// The record no longer exists: its segment was recycled.
     #[error("the log record at LSN {lsn} is not kept any more; nothing was changed; begin at LSN {oldest} or later (a larger `keep_log` in libtp.toml keeps more)")]
     TooOld {
         /// The record asked for.

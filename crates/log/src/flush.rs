@@ -1,20 +1,21 @@
 //! Flushing: one session, the leader, writes the ring's new bytes to the segment files and syncs them.
 //!
 //! Paper: LIBTP section 4.2. A session that finds no leader becomes the leader. The leader always writes from
-//! `durable`, even bytes that an earlier leader wrote (bytes dirtied again are bytes synced again), and only then moves
-//! `durable` (PROTOCOLS L3). Appends go on meanwhile: no latch is held.
+//! `durable`, even bytes that an earlier leader wrote: a page that is written again is dirty, so the sync writes it.
+//! Only then the leader raises `durable` (PROTOCOLS L3). Appends continue meanwhile: no latch is held.
 //!
 //! Invariants
-//! 1. `durable` moves only after every byte below its new value was written and synced without an error.
-//! 2. After an error that may lose bytes `poison` is set before any caller gets an answer, and `durable` never moves
-//!    again. After an error from a limit of the leader's own process nothing is set: the next leader writes the same
-//!    bytes (L3).
-//! 3. Each flush ends with a mark that states the durable end before it (L2).
-//! 4. After its sync the leader finds that each written file still has the segment's name, and only then moves `durable`
-//!    (F3).
-//! 5. The first flush into a segment durably notes that in the segment before, and only then moves `durable` (L2).
+//! 1. `durable` rises only after every byte below its new value was written and synced without an error.
+//! 2. After an error that may lose bytes, `poison` is set before any caller gets an answer, and `durable` never rises
+//!    again. After an error from a limit of the leader's process nothing is set: the next leader writes the same bytes
+//!    (L3).
+//! 3. Each flush ends with a mark that has the durable end before the flush (L2).
+//! 4. After its sync the leader checks that each written file still has the segment's name, and only then raises
+//!    `durable` (F3).
+//! 5. The first flush into a segment notes durably in the previous segment that the segment has begun, and only then
+//!    raises `durable` (L2).
 //!
-//! If the leader dies: a waiter finds that it is not alive, takes its word over and writes again from `durable`.
+//! If the leader dies: a waiter finds that the leader is dead, becomes the leader and writes again from `durable`.
 //!
 //! The `unsafe` is a promise to rio: no thread changes the bytes that the leader writes.
 #![allow(unsafe_code)]
@@ -48,15 +49,15 @@ impl FlushedTo {
     }
 }
 
-/// The leadership of a flush. While this value lives, no other session moves `durable`, so the bytes from `durable` to
+/// The leadership of a flush. While this value lives, no other session raises `durable`, so the bytes from `durable` to
 /// the tail neither move nor change.
 pub(crate) struct Leader<'l> {
     log: &'l LogManager,
     me: SessionId,
 }
 
-// SAFETY: the published part of the tail is immutable, and its chunks move only below `durable`, which the leader alone
-// moves. The hold is used only for bytes between those two positions.
+// SAFETY: the published part of the tail is immutable, and its chunks move only below `durable`, which only the leader
+// raises. The hold is used only for bytes between those two positions.
 unsafe impl SharedHold for Leader<'_> {}
 
 impl Drop for Leader<'_> {
@@ -64,13 +65,13 @@ impl Drop for Leader<'_> {
         if leaves_roles(self.log.processes.region()) {
             return;
         }
-        // The swap fails if this session was taken for dead: the word is then another session's.
+        // The swap fails if another session considered this session dead and has become the leader.
         let _ = self.log.header.leader.swap_if(self.me, SessionId::NONE);
     }
 }
 
 impl LogManager {
-    /// Returns how far the log is durable now.
+    /// Returns the log's durable end.
     #[inline]
     pub fn flushed(&self) -> FlushedTo {
         FlushedTo(self.durable())
@@ -87,7 +88,7 @@ impl LogManager {
         let me = session.id();
         failpoint("log: about to lead");
         let leader = word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me });
-        // Checked after this session has become the leader: a process that builds the region anew waits until no
+        // Checked after this session has become the leader: a process that rebuilds the region waits until no
         // session leads.
         leave_given_up(session);
         leader
@@ -102,14 +103,16 @@ impl LogManager {
             Err(error) if !is_final(&error) => {
                 drop(leader);
                 match self.no_other_writer.load(Ordering::Relaxed) {
-                    false => tracing::warn!(%error, %from, %to, "this process could not write the log; another may"),
-                    // The same error again: a warning for each commit would flood the program's log.
+                    false => {
+                        tracing::warn!(%error, %from, %to, "this process could not write the log; another process may write it")
+                    }
+                    // The error was already reported: a warning for each commit would flood the program's log.
                     true => tracing::debug!(%error, %from, %to, "the log still cannot be written"),
                 }
                 self.wake_waiters(Lsn::new(u64::MAX));
                 self.files.forget_foreign();
                 if !matches!(&error, Error::Io(error) if error.is_limit_of_process()) {
-                    // Other processes probably meet the same error, so a commit of this process does not wait long for
+                    // Other processes probably get the same error, so a commit of this process does not wait long for
                     // them.
                     self.no_other_writer.store(true, Ordering::Relaxed);
                 }
@@ -131,8 +134,8 @@ impl LogManager {
                     self.wake_waiters(Lsn::new(u64::MAX));
                     return self.check_poison().map(|()| self.flushed());
                 }
-                // The ring's lines are written back first: after a crash of the system, restart compares the ring with the
-                // files.
+                // The ring's lines are written back first: after a crash of the system, restart compares the ring with
+                // the files.
                 self.keep(to.minus(8));
                 // Release, within `raise`: the syncs come before this store for a thread that acquires it.
                 failpoint("log: synced, durable end not published");
@@ -167,8 +170,8 @@ impl LogManager {
                 let middle = at.plus(first.len() as u64);
                 let second = if middle < end { self.ring.piece(middle, end, leader) } else { &[] };
                 let skipped = already_written(file.as_ref(), offset, first, second);
-                // The sync of the previous segment may have lasted longer than a process waits before it builds the
-                // region anew.
+                // The sync of the previous segment may have lasted longer than a process waits before it rebuilds the
+                // region.
                 leave_given_up(session);
                 if skipped != 0 {
                     file.write_at(&[first, second].concat()[skipped..], offset + skipped as u64)?;
@@ -188,7 +191,7 @@ impl LogManager {
                 file.sync()?;
             }
             failpoint("log: segment synced");
-            // A process that builds the region anew puts new segments in the place of the old ones.
+            // A process that rebuilds the region replaces the old segments by new segments.
             self.files.check_in_place(place.segment, file.as_ref()).inspect_err(|_| leave_given_up(session))?;
             syncs += 1;
         }
@@ -208,12 +211,13 @@ fn is_final(error: &Error) -> bool {
             Operation::Sync => !error.is_limit_of_process(),
             _ => false,
         },
-        // The log's files are not as they were made.
+        // All other errors mean that the log's files were changed or removed.
         _ => true,
     }
 }
 
-/// Leaves a region that was given up; called before each write, because the files may then belong to another life.
+/// Unwinds if the region was given up. Called before each write, because the files may then belong to another
+/// incarnation.
 fn leave_given_up(session: &Session) {
     if !planted("log: a session flushes in a broken region") {
         session.leave_if_broken();

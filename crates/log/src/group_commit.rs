@@ -1,12 +1,12 @@
 //! Group commit: many transactions share one sync of the log.
 //!
-//! Paper: LIBTP section 4.2. Departure: by default no commit waits on purpose; a commit that arrives while a flush runs
-//! is part of the next flush, so groups form by themselves. The paper's three thresholds are settings
+//! Paper: LIBTP section 4.2. Departure: by default no commit waits for further commits; a commit that arrives while a
+//! flush runs is part of the next flush, so groups form without a wait. The paper's three thresholds are settings
 //! ([`LogManager::force_group`]).
 //!
 //! Invariants
 //! 1. No caller gets the answer "durable" before `durable` is beyond its LSN and the log is not poisoned.
-//! 2. No waiter sleeps longer than [`SLICE`] without looking again (PROTOCOLS D8): a wake only saves time.
+//! 2. No waiter sleeps longer than [`SLICE`] without checking again (PROTOCOLS D8): a wake only saves time.
 //!
 //! The table of waiters, and the wakes, are in `waiters.rs`.
 
@@ -18,7 +18,7 @@ use rio::planted;
 
 use crate::{waiters, Error, FlushedTo, LogManager, Lsn, Result, TxnId};
 
-/// The code by which tools see a session's long wait for a flush that another session leads; the subject is the LSN.
+/// The code, for tools, of a session's long wait for a flush that another session leads; the subject is the LSN.
 pub const WAITS_FOR_FLUSH: u32 = 3;
 /// The code for a wait for room in the log; the subject is the LSN up to which the session wants room.
 pub const WAITS_FOR_LOG_SPACE: u32 = 4;
@@ -26,7 +26,7 @@ pub const WAITS_FOR_LOG_SPACE: u32 = 4;
 /// The longest time that a process which cannot write the log waits for another process to write it.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
-/// The longest time that a waiter sleeps without looking again.
+/// The longest time that a waiter sleeps without checking again.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
 impl LogManager {
@@ -42,11 +42,11 @@ impl LogManager {
         Ok(lsn)
     }
 
-    /// Returns when the record at `lsn` is durable: leads a flush at once, or waits for the running one.
+    /// Returns when the record at `lsn` is durable: leads a flush at once, or waits for the running flush.
     ///
     /// # Errors
     /// [`Error::Failed`] when a write or a sync failed, now or before. [`Error::SteppedBack`] when this process cannot
-    /// write the log and no other process does within twice the bound of relaxed commits.
+    /// write the log and no other process writes it within twice the bound of relaxed commits.
     pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
         let mut is_suspect = false;
         let mut noted_wait = None;
@@ -60,7 +60,7 @@ impl LogManager {
                 return Err(Error::PastEnd { lsn, end: self.tail() });
             }
             if let Some(leader) = self.try_lead(session, is_suspect) {
-                // Another leader may have finished between the look at `durable` and the swap.
+                // Another leader may have finished between the load of `durable` and the swap.
                 if self.flushed().covers(lsn) {
                     // A waiter may have gone to sleep because this session led.
                     drop(leader);
@@ -80,7 +80,7 @@ impl LogManager {
         }
     }
 
-    /// Waits until another process has written the log beyond `lsn`: this process could not.
+    /// Waits until another process has written the log beyond `lsn`, because this process could not write it.
     fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
         // After one wait without success there is probably no other process: then the error comes at once.
         let patience = match self.no_other_writer.load(Ordering::Relaxed) {
@@ -102,7 +102,7 @@ impl LogManager {
 
     /// As [`LogManager::force`], but waits for other commits by the paper's thresholds. With at least the group
     /// threshold of active transactions, the call sleeps until the wait threshold's share of them waits, the logdelay
-    /// threshold is reached, or the longest wait is over. With the default settings it never waits on purpose.
+    /// threshold is reached, or the longest wait is over. With the default settings it never waits for other commits.
     ///
     /// # Errors
     /// As [`LogManager::force`].
@@ -127,7 +127,7 @@ impl LogManager {
         self.force(session, lsn)
     }
 
-    /// Returns when everything published so far is durable: at a checkpoint, and when the last process leaves.
+    /// Waits until all records published so far are durable. Called at a checkpoint, and when the last process leaves.
     ///
     /// # Errors
     /// As [`LogManager::force`].
@@ -143,8 +143,8 @@ impl LogManager {
         begun.elapsed() >= slice
     }
 
-    /// Sleeps at most `slice`, with a place in the table so that the leader can wake this session, unless there is
-    /// nothing to wait for.
+    /// Sleeps at most `slice`, unless there is nothing to wait for. During the sleep the session has a place in the
+    /// table, so that the leader can wake it.
     fn sleep_in_table(&self, session: &Session, lsn: Lsn, slice: Duration, is_over: impl Fn() -> bool) {
         let ticket = session.prepare_sleep();
         waiters::wait(self, session.id(), lsn, is_over, || {
@@ -155,14 +155,14 @@ impl LogManager {
         });
     }
 
-    /// Wakes the sessions that wait for the log to be durable up to here.
+    /// Wakes the sessions whose awaited records are below `durable`.
     pub(crate) fn wake_waiters(&self, durable: Lsn) {
         waiters::wake(self, durable);
     }
 
     /// Returns how old a relaxed commit of any process may become before it is on the disk: the least bound of the
     /// processes that have attached, because one process flushes for all. The bound of a process that has left stays
-    /// until the region is made anew.
+    /// until the region is rebuilt.
     pub fn relaxed_bound(&self) -> Duration {
         let own = self.settings.relaxed_micros_max;
         let least = match self.header.relaxed_bound.load() {
@@ -186,7 +186,7 @@ impl LogManager {
         }
     }
 
-    /// Returns whether everything published at this moment is durable.
+    /// Returns whether all records published at this moment are durable.
     pub fn is_all_durable(&self) -> bool {
         self.tail() == self.durable()
     }
@@ -208,7 +208,8 @@ impl LogManager {
     }
 }
 
-/// An upper bound for the age of the oldest unflushed record, from occasional looks at the tail: appends read no clock.
+/// An upper bound for the age of the oldest unflushed record. It comes from occasional reads of the tail, because
+/// appends read no clock.
 #[derive(Debug, Default)]
 pub(crate) struct RelaxedAge(std::sync::Mutex<Option<(Instant, Instant, Lsn)>>);
 
@@ -217,7 +218,7 @@ impl RelaxedAge {
     fn is_old(&self, tail: Lsn, durable: Lsn, bound: Duration) -> bool {
         let now = Instant::now();
         let mut seen = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // (no unflushed record is older than this, time of the last look, tail at that look)
+        // (the earliest time of an unflushed record, the time of the last call, the tail at that call)
         let (since, looked, tail_then) = seen.unwrap_or((now, now, durable));
         let since = if tail == durable {
             now

@@ -1,4 +1,4 @@
-//! Whether the log's words in a region are in order, and which records of its ring are good.
+//! The checks whether the log's words in a region are in order, and which records of its ring are valid.
 //!
 //! The sessions that wrote the region may be dead, and a wild store may have damaged the region. All words are checked
 //! before the log uses any of them. A region whose words are not in order has no log, except for records that are found
@@ -11,25 +11,25 @@ use crate::ring::Ring;
 use crate::tail::{LogHeader, POISONED};
 use crate::{Control, Lsn, Settings};
 
-/// How many bytes below `durable` the ring and the files must have in common.
+/// The number of bytes just below `durable` that must be equal in the ring and in the files.
 pub(crate) const WITNESS_BYTES: u64 = 4096;
 /// The part of a region's ring that was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rescued {
     /// The region's durable end; if its words were damaged, the end of the files' log.
     pub from: Lsn,
-    /// The log files are good and synced up to here.
+    /// The LSN up to which the log files are good and synced.
     pub to: Lsn,
-    /// The region's tail: log between `to` and the tail could not be saved. `None` if the region's words were damaged:
-    /// then there may have been more log.
+    /// The region's tail. Log between `to` and the tail could not be saved. `None` if the region's words were damaged:
+    /// then there may have been more log than was saved.
     pub tail: Option<Lsn>,
 }
 
-/// Checks the header's words. With `is_lost`, cache lines were lost, and the words for the ends of ring and files may
-/// be of any earlier time.
+/// Checks the header's words. `is_lost`: cache lines were lost, so the words for the ends of ring and files may have
+/// any earlier value.
 pub(crate) fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), String> {
-    // In this order: the words only grow, and other sessions may be at work, so each is at least the word read before
-    // it.
+    // The order matters: the words only grow, and other sessions may be at work, so each word is at least as large as
+    // the word read before it.
     let look = |what: &str, word: &Checked<Lsn>| {
         word.try_load()
             .ok_or_else(|| format!("the log's word for {what} has a value that the library does not store there"))
@@ -68,7 +68,7 @@ pub(crate) fn is_chunk(bytes: u64) -> bool {
     bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes)
 }
 
-/// Returns the log's header, unchecked, if it lies inside the region.
+/// Returns the log's header, unchecked, if it is inside the region.
 pub(crate) fn header_of(region: &Region) -> Option<Held<LogHeader>> {
     let offset = region.root::<LogHeader>(RootSlot::Log)?;
     region.try_at(offset)?;
@@ -81,7 +81,8 @@ pub(crate) fn chunk_bytes_of(header: &LogHeader) -> u64 {
     stated.unwrap_or(Settings::default().ring_chunk_bytes)
 }
 
-/// Returns the log's header and ring in the region, if they are of this log and in order, of any life.
+/// Returns the log's header and ring in the region, if they belong to this environment's log and are in order, even if
+/// they are of another incarnation.
 pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let header = header_of(region)?;
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
@@ -93,14 +94,13 @@ pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(He
     is_in_order.then_some((header, ring))
 }
 
-/// Returns the durable end that a region states; no process is attached to the region. `None` if the region has no log
-/// in order.
+/// Returns the durable end of a region to which no process is attached. `None` if the region's log is not in order.
 pub fn durable_in(region: &Region) -> Option<Lsn> {
     let header = region.try_at(region.root::<LogHeader>(RootSlot::Log)?)?;
     check_header(header, false).is_ok().then(|| header.durable.load())
 }
 
-/// Returns the ring's bytes from `from` on, as far as they are good records of that life.
+/// Returns the ring's bytes from `from` on, as far as they are valid records of that incarnation.
 pub(crate) fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(tail.since(from)).unwrap_or(0)];
     if !ring.copy_out(from, &mut bytes) {

@@ -1,7 +1,8 @@
 //! Incarnations: the numbers that are mixed into the checksums, each for a part of the log (PROTOCOLS L1).
 //!
-//! Every restart raises the log's incarnation before its first append. Bytes that an earlier life left beyond the end
-//! that restart found were mixed with a smaller number, so they never verify again.
+//! Every restart raises the log's incarnation before its first append. The checksums of bytes that an earlier
+//! incarnation (a *life* of the log) left beyond the end that restart found contain a smaller number, so they never
+//! verify again.
 //!
 //! Invariants
 //! 1. Numbers and starts both rise strictly from entry to entry.
@@ -12,15 +13,16 @@ use crate::{Error, Lsn, Result};
 /// The largest number of incarnations in a control file.
 pub const INCARNATIONS_MAX: usize = 1 << 20;
 
-/// The number of incarnations in a slot of the control file; older ones lie in further blocks. There are more only if
-/// the log is kept far back: a database's file is missing, or `keep_log` keeps the log.
+/// The number of incarnations in a slot of the control file; older incarnations are in further blocks. There are more
+/// only if old log is kept: a database's file is missing, or `keep_log` keeps the log.
 pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
-/// The number of lives that stay in the list after their records have left the log: a follower that has copied such a
-/// life finds where that life ended.
+/// The number of incarnations that stay in the list after their records were deleted: a follower that has copied such
+/// an incarnation finds the end of this incarnation.
 const REMEMBERED: usize = 64;
 
-/// One life of the log: from `start` on, until the next one's start, records were sealed with `number`.
+/// One incarnation of the log: from `start` on, until the start of the next incarnation, records were sealed with
+/// `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     /// The number; the first is 1.
@@ -29,12 +31,12 @@ pub struct Incarnation {
     pub start: Lsn,
 }
 
-/// Where an incarnation ended: records that it published from that place on are in no log.
+/// The end of an incarnation: records that it published from that place on are in no log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeEnd {
     /// At this LSN.
     At(Lsn),
-    /// At this LSN or before: the incarnation that followed is forgotten.
+    /// At this LSN or before it: the next incarnation is forgotten.
     AtMost(Lsn),
 }
 
@@ -65,7 +67,7 @@ impl Incarnations {
         *self.0.last().expect("the list is never empty")
     }
 
-    /// Returns the number that a record at `lsn` was sealed with.
+    /// Returns the number with which a record at `lsn` was sealed.
     #[inline]
     pub fn at(&self, lsn: Lsn) -> u64 {
         let current = self.current();
@@ -75,7 +77,7 @@ impl Incarnations {
         self.0[self.begun_by(lsn).saturating_sub(1)].number
     }
 
-    /// Returns where the incarnation `number` ended; `None` if no later incarnation is known.
+    /// Returns the end of the incarnation `number`; `None` if no later incarnation is known.
     pub fn end_of(&self, number: u64) -> Option<LifeEnd> {
         let next = self.0.partition_point(|life| life.number <= number);
         let start = self.0.get(next)?.start;
@@ -93,18 +95,18 @@ impl Incarnations {
         self.0.partition_point(|life| life.start <= lsn)
     }
 
-    /// Begins a new life at `start`, the end of the log that restart found. Replaces a life in which nothing was
-    /// appended.
+    /// Begins a new incarnation at `start`, the end of the log that restart found. Replaces an incarnation in which
+    /// nothing was appended.
     ///
     /// # Errors
-    /// [`Error::Full`] when there are [`INCARNATIONS_MAX`] lives already.
+    /// [`Error::Full`] when there are [`INCARNATIONS_MAX`] incarnations already.
     pub fn begin(&mut self, start: Lsn) -> Result<u64> {
         let number = self.current().number + 1;
         self.begin_as(number, start)?;
         Ok(number)
     }
 
-    /// As [`Incarnations::begin`], with a number that is larger than all earlier ones.
+    /// As [`Incarnations::begin`], with a number that is larger than all earlier numbers.
     pub(crate) fn begin_as(&mut self, number: u64, start: Lsn) -> Result<()> {
         while self.0.last().is_some_and(|life| life.start >= start) {
             self.0.pop();
@@ -117,7 +119,8 @@ impl Incarnations {
         Ok(())
     }
 
-    /// Forgets the lives whose last record lies below `oldest`, but keeps at least the newest `REMEMBERED` lives.
+    /// Forgets the incarnations whose last record is below `oldest`, but keeps at least the newest `REMEMBERED`
+    /// incarnations.
     pub fn forget_below(&mut self, oldest: Lsn) {
         let unneeded = self.begun_by(oldest).saturating_sub(1);
         self.0.drain(..unneeded.min(self.0.len().saturating_sub(REMEMBERED)));
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_life_ended_is_known_long_after_its_records_are_gone() {
+    fn the_end_of_a_life_is_known_long_after_its_records_are_gone() {
         let mut lives = Incarnations::first();
         let start = |life: u64| Lsn::new(life * 800);
         for life in 1..1000 {
@@ -179,7 +182,7 @@ mod tests {
         }
         assert_eq!(lives.list().len(), 2);
         assert_eq!(lives.current(), Incarnation { number: 1001, start: Lsn::new(800) });
-        // A torn tail may even end before the life that wrote it began.
+        // A torn tail may even end before the beginning of the incarnation that wrote it.
         lives.begin(Lsn::new(400)).unwrap();
         assert_eq!(lives.current(), Incarnation { number: 1002, start: Lsn::new(400) });
     }

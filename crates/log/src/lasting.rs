@@ -2,22 +2,22 @@
 //!
 //! Paper: Rio Vista, section 3, under the log of LIBTP 4.2; PROTOCOLS L9. The process that makes the region notes in
 //! the log's header which failures the memory survives, and every process obeys the note. If the processor's cache
-//! survives less than memory does, the cache lines of the log are written back, and no others, since a rescue takes
-//! nothing else from such a region ([`crate::rescue_survivor`]).
+//! survives less than memory does, only the cache lines of the log are written back, since a rescue takes nothing else
+//! from such a region ([`crate::rescue_survivor`]).
 //!
-//! Invariants, where lines are written back
+//! Invariants, if lines are written back
 //! 1. Every byte of the ring below `written_back` is in memory, and the tail in memory is at or beyond `written_back`.
 //! 2. `durable` is at or below `written_back`; it is in memory before a chunk below it is used again.
 //! 3. The directory's entry of a chunk is in memory before `ring_end` covers the chunk, and so before any session logs
 //!    in it.
 //!
-//! `ring_end` and `file_end` are not written back: between any two write-backs a session could log beyond the values in
-//! memory. In a region of an earlier start the directory states the end instead
+//! `ring_end` and `file_end` are not written back, because between any two write-backs a session could log beyond the
+//! values in memory. In a region of an earlier start, the directory gives the end instead
 //! ([`Ring::end`](crate::ring::Ring::end)).
 //!
 //! The word `written_back` itself reaches memory when the next commit writes back its cache line. So after a crash the
-//! word may be too small, never too large. If the records that were answered last are damaged, they then count as never
-//! answered. Records that the processor wrote back are not damaged, so nothing is lost that could be saved. A second
+//! word may be too small, never too large. If the last answered records are damaged, they then count as never
+//! answered. Records that the processor wrote back are not damaged, so no record is lost that could be saved. A second
 //! fence in each commit would make `written_back` exact.
 //!
 //! If we die here: `written_back` is too small, and the next commit writes the same lines back again.
@@ -37,22 +37,22 @@ pub fn note_lasting(region: &Region, lasting: Lasting) {
     region.at(offset).lasting.publish(lasting.to_word());
 }
 
-/// Returns which failures a region's memory survives, by its note. A region without a log survives the end of processes
-/// only.
+/// Returns the failures that a region's memory survives, by its note. A region without a log survives only the end of
+/// processes.
 pub fn lasting_of(region: &Region) -> Lasting {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.map_or_else(Lasting::default, |header| Lasting::from_word(header.lasting.load()))
 }
 
-/// Returns whether the region's note of the failures that its memory survives is damaged. Good records may still be in
-/// the region, but the note does not state where to look for them.
+/// Returns whether the region's note of the failures that its memory survives is damaged. The region may still contain
+/// valid records, but it is unknown whether its memory lost cache lines.
 pub fn is_lasting_hit(region: &Region) -> bool {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.is_some_and(|header| Lasting::try_from_word(header.lasting.load()).is_none())
 }
 
 impl LogManager {
-    /// Returns which failures the region's memory survives.
+    /// Returns the failures that the region's memory survives.
     #[inline]
     pub fn lasting(&self) -> Lasting {
         self.ring.lasting

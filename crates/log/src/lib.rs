@@ -8,14 +8,14 @@
 //! |---|---|
 //! | `lsn`, `record`, `record_buffer` | a record's position, its layout, and the buffer in which it is built |
 //! | `tail`, `ring`, `seen` | the words and the memory that all processes share, and the chunk that a process remembers |
-//! | `reserve`, `append` | first room, then the record |
+//! | `reserve`, `append` | first the reservation, then the record |
 //! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits in one flush, and the wait for a flush |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, access, preparing and recycling |
-//! | `reader`, `roll`, `unroll` | reading one record, all forwards, one transaction's backwards |
+//! | `reader`, `roll`, `unroll` | reading one record, all records forwards, one transaction's records backwards |
 //! | `same_files` | the check that all processes use the same log directory |
-//! | `incarnation`, `control` | which records verify, and the facts that restart needs |
+//! | `incarnation`, `control` | which records are valid, and the facts that restart needs |
 //! | `restart` | finding the log's end |
-//! | `in_order`, `agree`, `repair`, `overwrite`, `salvage` | the log of a region: its words, the comparison with the files, and saving it, even damaged |
+//! | `in_order`, `agree`, `repair`, `overwrite`, `salvage` | the log of a region: its words, the comparison with the files, and saving it, even if it is damaged |
 //! | `copy` | copying the log's bytes into segment files elsewhere |
 //! | `lasting`, `warm_rescue` | a ring that outlives the system, and saving its log |
 //!
@@ -129,13 +129,14 @@ pub struct LogManager {
     incarnation: u64,
     relaxed: RelaxedAge,
     wall_clock: clock::WallClock,
-    /// Whether this process could not write the log and no other process did. Relaxed: only the length of a wait
+    /// Whether this process could not write the log and no other process wrote it. Relaxed: only the length of a wait
     /// depends on the flag.
     no_other_writer: AtomicBool,
 }
 
 impl LogManager {
-    /// The layout of everything that the log manager shares. The ring has records as the files have them.
+    /// The layout of everything that the log manager shares. It includes the version of the files' format, which is
+    /// also the format of the records in the ring.
     pub const LAYOUT: u64 =
         rio::LayoutHash::new().number(rio::layout![LogHeader, tail::FlushWaiter]).number(LOG_VERSION as u64).get();
 
@@ -145,7 +146,7 @@ impl LogManager {
     }
 
     /// Makes the log manager's part of a new region, for a log that ends at `end`. Makes the segment for the next
-    /// record if it is missing. The caller is alone, and `control` with its incarnation has been synced.
+    /// record if it is missing. No other process is attached, and `control` with its incarnation has been synced.
     ///
     /// # Errors
     /// [`Error::Full`] when the region or the disk has no room, [`Error::Io`], [`Error::Corrupt`] when the segment at
@@ -245,8 +246,8 @@ impl LogManager {
         Ok(manager)
     }
 
-    /// Returns where this region's log began: the end that restart found. All log below it was in the files when the
-    /// region was made.
+    /// Returns the beginning of this region's log: the end that restart found. All log below it was in the files when
+    /// the region was made.
     #[inline]
     pub fn began(&self) -> Lsn {
         self.header.start.get()
@@ -259,14 +260,14 @@ impl LogManager {
         self.header.tail.load()
     }
 
-    /// Returns how far the log is synced: the record at an LSN below this position is durable.
+    /// Returns the durable end: the record at an LSN below this position is durable.
     #[inline]
     pub fn durable(&self) -> Lsn {
         // Acquire: pairs with the leader's store after the sync.
         self.header.durable.load()
     }
 
-    /// Returns the oldest LSN that is kept: records below it are gone.
+    /// Returns the oldest LSN that is kept: records below it are deleted.
     pub fn oldest(&self) -> Lsn {
         self.header.oldest.load()
     }
@@ -286,13 +287,13 @@ impl LogManager {
         self.header.flush_count.load()
     }
 
-    /// Returns where an earlier incarnation ended.
+    /// Returns the end of an earlier incarnation.
     pub fn end_of_life(&self, number: u64) -> Option<LifeEnd> {
         self.files.incarnations().end_of(number)
     }
 
     /// Returns a mark, for pages, of the incarnation that wrote the record at `lsn`: one of 65,535 values, different
-    /// from the marks of the incarnations just before and after. `None` if that incarnation is forgotten.
+    /// from the marks of the previous and the next incarnation. `None` if that incarnation is forgotten.
     pub fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
         let lives = self.files.incarnations();
         let is_known = lives.list().first().is_some_and(|first| first.start <= lsn);
@@ -311,9 +312,9 @@ impl LogManager {
     }
 }
 
-/// Makes sure that the segment at `end` exists, and returns how far the segments reach without a gap. Records beyond
-/// `end` are from an earlier life, so their checksums are wrong in this life. Segments beyond a gap are replaced when
-/// the log reaches them.
+/// Makes sure that the segment at `end` exists, and returns the end of the segments up to the first gap. Records beyond
+/// `end` are from an earlier incarnation, so their checksums are wrong in this incarnation. Segments beyond a gap are
+/// replaced when the log reaches them.
 fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     let mut number = files.geometry().locate(end).segment;
     if may_be_made(files, control, end)? {
@@ -322,7 +323,7 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     if let Some(why) = files.why_not_whole(number)? {
         return Err(files.damage(end.minus(8), &why));
     }
-    // Blocks behind the end are missing if the disk was full when the segment was made, or if they were given back.
+    // Blocks after the end are missing if the disk was full when the segment was made, or if they were freed later.
     let geometry = files.geometry();
     let mut from = geometry.locate(end).offset;
     let most_undo = 3 * end.since(control.oldest.min(end)) + ENOUGH_BYTES;
@@ -337,10 +338,10 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     }
 }
 
-/// Bytes of log that are enough to begin with, beside the log of the undo that restart may need.
+/// Bytes of log that are enough at the beginning, in addition to the log of the undo that restart may need.
 const ENOUGH_BYTES: u64 = 512 << 10;
 
-/// Returns whether the segment at the log's end is missing and cannot have held any log.
+/// Returns whether the segment at the log's end is missing and cannot have contained any log.
 fn may_be_made(files: &LogFiles, control: &Control, end: Lsn) -> Result<bool> {
     let number = files.geometry().locate(end).segment;
     let is_unused =

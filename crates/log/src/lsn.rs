@@ -1,16 +1,16 @@
 //! The LSN: a record's place in the endless log, which also identifies the record and orders it in time.
 //!
 //! Paper: LIBTP section 3.2.1. An LSN is the byte position of a record's first byte in the stream of records. The
-//! headers of segment files are not counted, so the stream has no holes, and arithmetic finds where a byte lies
-//! ([`Geometry`](crate::Geometry)).
+//! headers of segment files are not counted, so the stream has no holes, and arithmetic gives the file and the offset
+//! of a byte ([`Geometry`](crate::Geometry)).
 //!
 //! Invariants
-//! 1. Every record begins at a multiple of eight, and so every LSN is one.
-//! 2. Zero is no LSN: the first record of an environment is at [`Lsn::FIRST`].
+//! 1. Every record begins at a multiple of eight, so every LSN is a multiple of eight.
+//! 2. Zero is not an LSN: the first record of an environment is at [`Lsn::FIRST`].
 
 use std::fmt;
 
-/// The byte position of a record in the endless log. Zero is no LSN.
+/// The byte position of a record in the endless log. Zero stands for no LSN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Lsn(u64);
@@ -55,7 +55,7 @@ impl Lsn {
         Lsn(self.0.checked_add(bytes).expect("a log stays far below 2^64 bytes"))
     }
 
-    /// Returns the position `bytes` before, but not before zero.
+    /// Returns the position `bytes` earlier, at least zero.
     #[inline]
     pub const fn minus(self, bytes: u64) -> Lsn {
         Lsn(self.0.saturating_sub(bytes))

@@ -1,6 +1,6 @@
-//! The log in memory is written over the log files' bytes, or into new files, outside of the flush.
+//! Writing the log in memory over the log files' bytes, or into new files, outside of a flush.
 //!
-//! If the process dies here: the bytes from the durable end on count for nothing until the control file is written.
+//! If the process dies here: the bytes from the durable end on are not used until the control file is written.
 
 use rio::failpoint;
 

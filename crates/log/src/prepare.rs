@@ -1,17 +1,17 @@
-//! Preparing segments ahead of the tail, and recycling those that are needed no more.
+//! Preparing segments ahead of the tail, and recycling segments that are no longer needed.
 //!
-//! A flush writes only into existing files, with blocks behind every byte, so a flush changes no metadata and never
-//! finds the disk full (PROTOCOLS D11). A background thread prepares a segment in good time, or the appender that comes
-//! near the end does.
+//! A flush writes only into existing files, in which every byte has a disk block, so a flush changes no metadata and
+//! never fails because of a full disk (PROTOCOLS D11). A background thread prepares a segment in advance; otherwise the
+//! appender that comes near the end prepares it.
 //!
 //! Invariants
-//! 1. `file_end` moves only after the segments below it have their headers synced and their names durable (L1).
-//! 2. A good file is never replaced: another process may have it open, and would write into a file without a name. A
-//!    segment that a dead preparer finished is used as it is.
-//! 3. `oldest` is raised before a segment below it changes its name, so readers know that the segment is gone.
+//! 1. `file_end` rises only after the segments below it have synced headers and durable names (L1).
+//! 2. A valid file is never replaced: another process may have it open, and would write into a file without a name. A
+//!    segment that a dead preparer finished is used unchanged.
+//! 3. `oldest` is raised before a segment below it changes its name, so readers know that the segment is deleted.
 //!
-//! If the preparer dies: another session takes its word over, removes the unfinished segment, and uses the finished
-//! ones.
+//! If the preparer dies: another session takes the role over, removes the unfinished segment, and uses the finished
+//! segments.
 
 use std::time::Duration;
 
@@ -25,21 +25,21 @@ use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Place, Result, SEGMENT_HEADER_BYTES};
 
 /// How long a session sleeps while another session prepares the segment that it needs.
-const PATIENCE: Duration = Duration::from_millis(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// The number of sleeps after which recycling stops waiting for the session that makes segments.
 const RECYCLE_TRIES: u32 = 200;
 /// The number of sleeps after which a waiter checks again whether the preparer is alive.
 const SUSPECT: u32 = 5;
 
-/// On a full disk a segment grows by this number of bytes.
+/// The number of bytes by which a segment grows on a full disk.
 const PART_BYTES: u64 = 256 << 10;
 
-/// Which part of a segment to make when the disk has no room for the whole.
+/// The part of a segment to make when the disk has no room for the whole segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnFullDisk {
     /// No part: without room for the whole segment the call fails.
     Whole,
-    /// The needed part: the file has its whole length, and blocks for its first bytes only.
+    /// The needed part: the file has its whole length, and blocks only for its first bytes.
     Small,
 }
 
@@ -54,12 +54,13 @@ impl Drop for Preparer<'_> {
         if leaves_roles(self.log.processes.region()) {
             return;
         }
-        // The swap fails if this session was taken for dead: the word is then another session's.
+        // The swap fails if another session considered this session dead and has become the preparer.
         let _ = self.log.header.preparer.swap_if(self.me, SessionId::NONE);
     }
 }
 
-/// Leaves a region that was given up; called before each change of the files, which may then belong to another life.
+/// Unwinds if the region was given up. Called before each change of the files, which may then belong to another
+/// incarnation.
 fn leave_given_up(session: &Session) {
     if !planted("log: a session makes segments in a broken region") {
         session.leave_if_broken();
@@ -67,7 +68,7 @@ fn leave_given_up(session: &Session) {
 }
 
 impl LogManager {
-    /// Returns the session that writes to the log's files now, and the session that makes new ones.
+    /// Returns the session that writes to the log's files now, and the session that makes new segments.
     pub fn writers(&self) -> [SessionId; 2] {
         // A damaged word counts as no session: the caller still waits for the other writers.
         [&self.header.leader, &self.header.preparer].map(|role| role.try_load().unwrap_or(SessionId::NONE))
@@ -86,8 +87,8 @@ impl LogManager {
         if preparer.is_some() {
             self.files.forget_foreign();
         }
-        // Checked after this session has become the preparer: a process that builds the region anew waits until there
-        // is no preparer.
+        // Checked after this session has become the preparer: a process that rebuilds the region waits until there is
+        // no preparer.
         leave_given_up(session);
         preparer
     }
@@ -104,9 +105,9 @@ impl LogManager {
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
                 Some(preparer) => self.prepare_to(session, &preparer, need, OnFullDisk::Small)?,
                 None => {
-                    session.sleep(PATIENCE);
+                    session.sleep(RETRY_PAUSE);
                     if noted_wait.is_none() && round >= SUSPECT {
-                        noted_wait = Some(session.waits_since(WAITS_FOR_LOG_SPACE, need.raw(), PATIENCE * round));
+                        noted_wait = Some(session.waits_since(WAITS_FOR_LOG_SPACE, need.raw(), RETRY_PAUSE * round));
                     }
                 }
             }
@@ -127,8 +128,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Gives the files blocks from `at` on: to the end of the segment, or, if the disk has too few, up to `need`.
-    /// Returns up to which byte the segment's file has blocks.
+    /// Allocates blocks of the files from `at` on: to the end of the segment, or, if the disk has too few blocks, up to
+    /// `need`. Returns the byte up to which the segment's file has blocks.
     fn extend(&self, at: Place, need: Lsn, parts: OnFullDisk) -> Result<u64> {
         let geometry = self.files.geometry();
         let whole = geometry.file_bytes(at.segment);
@@ -163,7 +164,7 @@ impl LogManager {
             if error.is_limit_of_process() {
                 return Err(error.into());
             }
-            // As final as a failed sync of a file: it is unknown which names are on the disk.
+            // This is as final as a failed sync of a file: it is unknown which names are on the disk.
             self.header.poison.publish(POISONED);
             return Err(Error::Failed { cause: error.to_string() });
         }
@@ -173,11 +174,12 @@ impl LogManager {
         Ok(())
     }
 
-    /// Prepares the next segment if the tail has passed the middle of the last one. Returns whether it did. A
-    /// background thread of any process calls this now and then, so that no appender waits for zeros to be written.
+    /// Prepares the next segment if the tail has passed the middle of the last one. Returns whether a segment was
+    /// prepared. A background thread of any process calls this regularly, so that no appender waits until zeros are
+    /// written.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: nothing was changed, an appender may still fail or succeed later.
+    /// [`Error::Full`], [`Error::Io`]: nothing was changed, and an appender may still succeed later.
     /// [`Error::Failed`].
     pub fn prepare_next_segment(&self, session: &Session) -> Result<bool> {
         self.check_poison()?;
@@ -192,9 +194,9 @@ impl LogManager {
         Ok(true)
     }
 
-    /// Gives up the log below `keep_from`: renames whole segments for reuse, or removes them. Keeps the files with log
-    /// from `keep_files_from` on, even if no record in them is read any more. The control file that states the new
-    /// begin was synced before (PROTOCOLS L7). Does nothing if another session makes segments for long.
+    /// Recycles the log below `keep_from`: renames whole segments for reuse, or removes them. Keeps the files with log
+    /// from `keep_files_from` on, even if no record in them is read any more. The control file with the new beginning
+    /// was synced before (PROTOCOLS L7). Does nothing if another session makes segments for a long time.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`]: some unneeded segments may be gone already. [`Error::Failed`].
@@ -205,7 +207,7 @@ impl LogManager {
             match self.try_prepare(session, true) {
                 Some(preparer) => break preparer,
                 None if tries == RECYCLE_TRIES => return Ok(()),
-                None => session.sleep(PATIENCE),
+                None => session.sleep(RETRY_PAUSE),
             };
             tries += 1;
         };
@@ -230,7 +232,7 @@ impl LogManager {
                 last += 1;
             }
             let ahead = geometry.end(last).since(header.tail.load());
-            // The blocks of the old file are for a finished file without all its blocks.
+            // If a finished file lacks blocks, the old file is removed, so that its blocks can be used for that file.
             let is_made = matches!(self.files.segment(last + 1)?, Opened::Good(_))
                 && !planted("log: a recycled segment takes the name of a finished one");
             let fits = geometry.file_bytes(old) == geometry.file_bytes(last + 1);
@@ -241,7 +243,7 @@ impl LogManager {
                         failpoint("log: segment recycled, not counted");
                         last += 1;
                     }
-                    // The old file had given blocks back and cannot get new ones: it is removed.
+                    // Blocks of the old file were freed, and the file cannot get new blocks: it is removed.
                     Err(Error::Full { .. }) => {}
                     Err(other) => return Err(other),
                 }
@@ -260,8 +262,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Gives blocks of the log back to the disk, for a log that has no room: the blocks that neither the last
-    /// checkpoint nor `keep_from` needs. Returns false, and does nothing, while another session makes segments.
+    /// Frees disk blocks of the log, for a log that has no room: the blocks that neither the last checkpoint nor
+    /// `keep_from` needs. Returns false, and does nothing, while another session makes segments.
     ///
     /// # Errors
     /// As [`LogManager::recycle`].
@@ -288,20 +290,20 @@ impl LogManager {
         }
     }
 
-    /// Returns whether segment `number` is there with all its blocks.
+    /// Returns whether segment `number` exists with all its blocks.
     fn is_ready(&self, number: u32) -> Result<bool> {
         let is_there = matches!(self.files.segment(number)?, Opened::Good(_));
         Ok(is_there && self.files.blocks_end(number, 0, 0)? >= self.files.geometry().file_bytes(number))
     }
 
-    /// Returns the number of bytes of recycled segments that may lie ahead of the tail: the most that were needed at
-    /// once recently, within the settings.
+    /// Returns the number of bytes of recycled segments that may be kept ahead of the tail: the largest number that was
+    /// needed at once recently, within the settings.
     ///
-    /// A session that held a snapshot for a while soon holds another, and a new segment costs its bytes twice. A
-    /// recycled file whose pages are in memory is written at once. A new file is first filled with zeros, or its pages
-    /// are cleared. The estimate falls at each checkpoint, so that one long copy does not take the disk's room for
-    /// ever. The log itself uses up the excess, so without writes no room is given back. (PostgreSQL keeps its log's
-    /// files by a similar estimate.)
+    /// A session that held a snapshot for a while probably soon holds another, and a new segment costs more than a
+    /// recycled segment. A recycled file whose pages are in memory can be written at once. A new file is first filled
+    /// with zeros, or its pages are cleared. The estimate falls at each checkpoint, so that one long copy does not take
+    /// the disk's room for ever. The log uses up excess segments, so without writes no room is freed. (PostgreSQL keeps
+    /// its log's files by a similar estimate.)
     fn ready_bytes_max(&self) -> u64 {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());

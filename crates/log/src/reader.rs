@@ -1,8 +1,8 @@
 //! `log_read`: reads one record by its LSN, from the ring or the segment files.
 //!
 //! Paper: LIBTP section 3.2.1. Every record is checked by LSN, incarnation and checksum before the caller gets it. A
-//! place where no record begins looks like a damaged record; only a caller that knows of a record there can
-//! distinguish them.
+//! place where no record begins looks like a damaged record; only a caller that knows whether a record begins there can
+//! distinguish the two cases.
 
 use crate::record::{verify, BadRecord};
 use crate::roll::Source;
@@ -13,7 +13,7 @@ use crate::{
 
 /// Bytes read at first; most records are shorter, and need only one call.
 const FIRST_LOOK_BYTES: usize = 512;
-/// How many times to look for a record that must be there.
+/// The number of attempts to read a record that must be there.
 const LOOKS: u32 = 100;
 
 /// Reads the record at `lsn` through `copy_out` into `buffer`, which then begins with the whole record.
@@ -44,7 +44,7 @@ pub(crate) fn to_record(lsn: Lsn, header: RecordHeader, buffer: &[u8]) -> Record
 }
 
 impl LogFiles {
-    /// Reads the record at `lsn` into `buffer`, or returns why it is not good.
+    /// Reads the record at `lsn` into `buffer`, or returns the reason why it is not valid.
     pub(crate) fn try_read(
         &self,
         lsn: Lsn,
@@ -70,7 +70,8 @@ impl LogFiles {
 }
 
 impl LogManager {
-    /// Reads the record at `lsn`: the paper's `log_read`. From the ring if it is there, else from the files.
+    /// Reads the record at `lsn`: the paper's `log_read`. Reads from the ring if the record is there, otherwise from
+    /// the files.
     ///
     /// # Errors
     /// [`Error::TooOld`] when the record was recycled, [`Error::PastEnd`], [`Error::Corrupt`] when no good record
@@ -94,8 +95,8 @@ impl LogManager {
             return Err(Error::PastEnd { lsn, end });
         }
         let mut last = BadRecord::Short;
-        // A published record is in the ring, or it is durable and in the files. On a machine that reorders loads this
-        // thread may see a reused chunk before it sees `durable` beyond the record; looking again is enough.
+        // A published record is in the ring, or it is durable and in the files. On a machine that reorders loads, this
+        // thread may see a reused chunk before it sees `durable` beyond the record; then it reads again.
         for attempt in 0..LOOKS {
             match self.read_ring(lsn, end, buffer)? {
                 Ok(header) => return Ok(header),
@@ -153,7 +154,7 @@ impl Source for LogManager {
         if from < durable {
             return self.files.copy_out(from, place);
         }
-        // Bytes that moved meanwhile are durable now: the caller finds them wrong and asks again.
+        // Bytes whose chunk was reused meanwhile are durable now: the caller finds them wrong and asks again.
         Ok(if self.ring.copy_out(from, place) { bytes } else { 0 })
     }
     fn lives(&self) -> &Incarnations {
@@ -178,12 +179,12 @@ impl ReadRecord for LogManager {
 }
 
 impl LogFiles {
-    /// Reads the records from `from`, where a record begins, to `end`, forwards, from the files alone.
+    /// Reads the records from `from`, where a record begins, to `end`, forwards, only from the files.
     pub fn roll(&self, from: Lsn, end: Lsn) -> Roll<'_> {
         Roll::new(self, from, end)
     }
 
-    /// Reads a transaction's records from the record at `last` backwards, from the files alone.
+    /// Reads a transaction's records from the record at `last` backwards, only from the files.
     pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
         Unroll::new(self, last)
     }

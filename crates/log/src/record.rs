@@ -2,11 +2,11 @@
 //!
 //! Paper: LIBTP section 3.2.1, "a header structure, a log record type, and a character buffer". Byte table:
 //! `docs/formats/log.md`. Departure: a checksum, which covers the record's own LSN and the log's incarnation, so bytes
-//! that remain in a recycled segment, or beyond a torn tail, never pass for a record (PROTOCOLS L1).
+//! that remain in a recycled segment, or beyond a torn tail, are never taken for a record (PROTOCOLS L1).
 //!
 //! Invariants
 //! 1. A record has `round_up(24 + body_bytes, 8)` bytes; the bytes after the body are zero.
-//! 2. A record that does not verify at its LSN does not exist.
+//! 2. Bytes that do not verify at their LSN are not a record.
 //!
 //! The checksum of everything but LSN and incarnation is computed before the append latch is taken; under the latch
 //! only LSN and incarnation are mixed in ([`seal`]).
@@ -66,7 +66,7 @@ impl fmt::Display for TxnId {
     }
 }
 
-/// The header of a record, as it lies in the log.
+/// The header of a record, as it is stored in the log.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct RecordHeader {
@@ -158,8 +158,8 @@ impl RecordHeader {
         Lsn::new(self.link.get() & PREV_BITS)
     }
 
-    /// Returns when a flush mark was logged, in microseconds since 1970, never earlier than the mark before. `None` for
-    /// other records.
+    /// Returns when a flush mark was logged, in microseconds since 1970. The time is never earlier than that of the
+    /// previous mark. `None` for other records.
     #[inline]
     pub fn time(&self) -> Option<u64> {
         (self.kind() == KIND_FLUSH_MARK).then(|| self.txn.get())
@@ -203,7 +203,7 @@ pub const fn record_bytes(body_bytes: usize) -> usize {
 pub(crate) fn seal(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let [lsn_low, lsn_high] = halves(lsn.raw() / 8);
     let [incarnation_low, incarnation_high] = halves(incarnation);
-    // Odd factors: for one record, two LSNs within 32 GiB, or two incarnations at one LSN, never give the same
+    // The factors are odd: for one record, two LSNs within 32 GiB, or two incarnations at one LSN, never give the same
     // checksum. Other pairs have equal checksums as rarely as two different records.
     crc ^ lsn_low.wrapping_mul(0x9e37_79b1)
         ^ lsn_high.wrapping_mul(0x85eb_ca77)
@@ -218,7 +218,7 @@ fn halves(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
 
-/// Why bytes are not a record.
+/// The reason why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadRecord {
     /// The log's bytes end here.
@@ -232,7 +232,7 @@ pub(crate) enum BadRecord {
 }
 
 impl BadRecord {
-    /// Returns the reason, half a sentence.
+    /// Returns the reason, as half a sentence.
     pub(crate) fn what(self) -> &'static str {
         match self {
             BadRecord::Short => "the file ends, or is missing",
@@ -287,10 +287,10 @@ pub(crate) fn put_crc(place: &mut [u8], crc: u32) {
     place[..4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// A record read from the log, with a body of its own.
+/// A record read from the log, which owns its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Where it lies.
+    /// Its LSN.
     pub lsn: Lsn,
     /// Its header.
     pub header: RecordHeader,
@@ -304,7 +304,7 @@ impl Record {
         RecordRef { lsn: self.lsn, header: self.header, body: &self.body }
     }
 
-    /// The position after it: where the next record begins.
+    /// Returns the position after the record, where the next record begins.
     pub fn end(&self) -> Lsn {
         self.lsn.plus(self.header.length() as u64)
     }
@@ -313,7 +313,7 @@ impl Record {
 /// A record read from the log, in a buffer that the next record will reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'b> {
-    /// Where it lies.
+    /// Its LSN.
     pub lsn: Lsn,
     /// Its header.
     pub header: RecordHeader,
@@ -327,7 +327,7 @@ impl RecordRef<'_> {
         Record { lsn: self.lsn, header: self.header, body: self.body.to_vec() }
     }
 
-    /// The position after it: where the next record begins.
+    /// Returns the position after the record, where the next record begins.
     #[inline]
     pub fn end(&self) -> Lsn {
         self.lsn.plus(self.header.length() as u64)
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_record() {
+    fn zeros_are_not_a_record() {
         assert_eq!(verify(&[0; 64], Lsn::new(8), 1), Err(BadRecord::Empty));
     }
 

@@ -1,7 +1,7 @@
-//! The buffer in which a record is put together, to be copied from there into the ring.
+//! The buffer in which a record is built before it is copied into the ring.
 //!
-//! A short body is written straight into a place of fixed length, which is never cleared: each store has a constant
-//! length, and goes beyond the body's end. Other bodies are appended to a vector.
+//! A short body is written into an array of fixed length, which is never cleared: each store has a constant length, and
+//! may write beyond the body's end. Other bodies are appended to a vector.
 
 use zerocopy::IntoBytes;
 
@@ -44,7 +44,7 @@ impl RecordBuffer {
         self.bytes.truncate(RECORD_HEADER_BYTES);
     }
 
-    /// Returns the empty buffer for writing the body: append to it, and leave its present bytes alone.
+    /// Returns the empty buffer for writing the body. The caller appends to it, and does not change its present bytes.
     #[inline]
     pub fn writer(&mut self) -> &mut Vec<u8> {
         if self.bytes.is_empty() {
@@ -54,7 +54,7 @@ impl RecordBuffer {
     }
 
     /// Makes the empty buffer hold a short body. `write` writes the body at the front of the room, and returns the
-    /// number of its bytes. The room has remains of earlier records, also behind the body.
+    /// number of its bytes. The room has remains of earlier records, also after the body.
     ///
     /// # Panics
     /// If the body is empty or longer than [`SHORT_BODY_BYTES`].
@@ -87,13 +87,13 @@ impl RecordBuffer {
         }
         let bytes = self.writer();
         bytes[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
-        // Append eight bytes and truncate: the copy then has a constant length.
+        // Eight bytes are appended and then truncated, so that the copy has a constant length.
         bytes.extend_from_slice(&[0; 8]);
         bytes.truncate(header.length());
         bytes
     }
 
-    /// Takes the padding off again.
+    /// Removes the padding.
     #[inline(always)]
     pub(crate) fn open(&mut self, header: &RecordHeader) {
         if self.short_bytes == 0 {

@@ -1,10 +1,10 @@
 //! Repair of the log's part of a region that no other process is attached to, and saving the log's tail when the region
 //! must be discarded.
 //!
-//! PROTOCOLS L6, F1. A killed session can leave little in the log: latches, role words, places in the table of waiters.
-//! The tail itself needs no repair: a record was published or it does not exist (D1).
+//! PROTOCOLS L6, F1. A killed session can leave only little in the log: latches, role words, slots in the table of
+//! waiters. The tail needs no repair: a record was published, or it does not exist (D1).
 //!
-//! If we die here: the next process to open does everything again.
+//! If we die here: the next process that opens the environment does everything again.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::salvage::salvage;
 use crate::tail::LogHeader;
 use crate::{Control, LogFiles, LogManager, Lsn, Result};
 
-/// No bound: all bytes in the files came from memory that has not changed since.
+/// The value of `sure` without a bound: all bytes in the files came from memory that has not changed since.
 const ALL_OF_IT: Lsn = Lsn::new(u64::MAX);
 
 impl LogManager {
@@ -28,7 +28,7 @@ impl LogManager {
     /// before.
     ///
     /// # Errors
-    /// The damage, half a sentence: the region must be made anew (after [`rescue_ring`]).
+    /// The damage, as half a sentence: the region must be rebuilt (after [`rescue_ring`]).
     pub fn repair_alone(&self) -> std::result::Result<(), String> {
         let header = &*self.header;
         header.append.reset_alone();
@@ -47,13 +47,13 @@ impl LogManager {
     /// Checks the invariants of the tail and the ring.
     ///
     /// # Errors
-    /// The damage, half a sentence.
+    /// The damage, as half a sentence.
     pub fn check(&self) -> std::result::Result<(), String> {
         check_header(&self.header, false)?;
         self.ring.check()
     }
 
-    /// Checks the tail's words alone, while other sessions work.
+    /// Checks only the tail's words, while other sessions work.
     ///
     /// # Errors
     /// As [`LogManager::check`].
@@ -61,7 +61,7 @@ impl LogManager {
         check_header(&self.header, false)
     }
 
-    /// Returns where the log's structures lie: for tests that damage them.
+    /// Returns the places of the log's structures: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let all = Extent::of("log header", &self.header).range;
@@ -85,9 +85,9 @@ impl LogManager {
     }
 }
 
-/// Writes the tail of a region's ring to the log files and syncs them, before the region is discarded (PROTOCOLS L6):
-/// acknowledged Relaxed commits are kept. `None` if the region has no log that could be trusted. The caller is alone.
-/// If a wild store has damaged the log's own words, the records that verify are kept.
+/// Writes the tail of a region's ring to the log files and syncs them, before the region is discarded (PROTOCOLS L6),
+/// so that acknowledged relaxed commits are kept. `None` if the region has no log that can be trusted. No other process
+/// is attached. If a wild store has damaged the log's words, the records that verify are kept.
 ///
 /// After a failed write or sync (L3) the tail goes into *new* files, since it is unknown which bytes of the old files
 /// are on the disk.
@@ -98,15 +98,15 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
     let any = ring_of_any_life(region, control);
     let is_in_order = any.is_some();
     if let Some((header, ring)) = any {
-        // A log of another life is not this environment's. But the word for the life may itself be damaged: the records
-        // state it too.
+        // A log of another incarnation is not this environment's log. But the word for the incarnation may be damaged;
+        // the records show their incarnation too.
         if header.incarnation.get() == control.incarnation() {
             return rescue(&header, &ring, directory, control);
         }
     }
     let Some(header) = header_of(region) else { return Ok(None) };
     let found = salvage(region, &header, chunk_bytes_of(&header), directory, control, ALL_OF_IT)?;
-    // A log in order and without a record of this life is another life's.
+    // A log that is in order and has no record of this incarnation is of another incarnation.
     Ok(found.filter(|found| !is_in_order || found.to > found.from))
 }
 
@@ -121,7 +121,8 @@ fn rescue(
     agree(header, ring, &files, control)?;
     let bytes = good_records(ring, from, tail, control.incarnation());
     let to = from.plus(bytes.len() as u64);
-    // If a record in the ring is damaged, the files may have more, even if not synced: then they are not made anew.
+    // If a record in the ring is damaged, the files may have more log, even if it is not synced: then the files are not
+    // replaced.
     if header.poison.load() != 0 && to == tail {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {
@@ -131,12 +132,12 @@ fn rescue(
 }
 
 impl LogManager {
-    /// Returns whether the log is of the life in the control file: no other life has begun since.
+    /// Returns whether the log is of the incarnation in the control file: no other incarnation has begun since.
     pub fn is_of_life(&self, control: &Control) -> bool {
         self.incarnation == control.incarnation()
     }
 
-    /// As [`rescue_ring`], by a process that was attached to the region and so knows where the log lies without the
+    /// As [`rescue_ring`], by a process that was attached to the region and so knows the place of the log without the
     /// region's header.
     ///
     /// # Errors
@@ -148,7 +149,7 @@ impl LogManager {
         if let Err(why) = self.check() {
             tracing::error!(
                 why,
-                "the log's own data in memory are damaged: its records are searched by their checksums"
+                "the log's own data in memory are damaged: its records are searched for by their checksums"
             );
             let (region, chunk_bytes) = (self.processes.region(), self.ring.chunk_bytes());
             return salvage(region, &self.header, chunk_bytes, directory, control, ALL_OF_IT);

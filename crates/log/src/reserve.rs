@@ -1,28 +1,31 @@
-//! Reserving: making sure, before the first latch, of all that an append may need (PROTOCOLS D11).
+//! Reserving: before the first latch, a session makes sure that an append cannot fail for lack of room (PROTOCOLS D11).
 //!
-//! Nothing is handed out and nothing is taken back. A reservation is a promise that the ring and the files reach far
-//! enough beyond the tail for *every* session that may append before it reserves again, each as much as the largest
-//! reservation ever made. So a session that dies with a reservation leaves nothing.
+//! A reservation gives a session no part of the log, so nothing has to be released. A reservation is a promise that the
+//! ring and the files reach far enough beyond the tail for *every* session that may append before it reserves again:
+//! each session may append as much as the largest reservation ever made. So a session that dies with a reservation
+//! leaves nothing.
 //!
-//! Why that is enough: each session counts, at the shared words, itself and all sessions that have counted before, and
-//! makes sure of their room from the tail at that moment. Let session A count. Each later append is by a session that A
-//! has counted, or by a session that counted after A and has counted A, too.
+//! Why that is enough: in the shared words, each session counts itself and all sessions that have counted before, and
+//! makes sure of room for all of them from the tail at that moment. Let session A count. Each later append is by a
+//! session that A has counted, or by a session that counted after A and so has counted A too.
 //!
-//! The words promise each session the largest reservation, and most sessions ask for little. So a session that asked for
-//! at most [`AHEAD_BYTES`] has a credit of as many bytes in its private memory. Each append takes its bytes of the
-//! credit, and a reservation that the credit covers looks at no shared word but the poison.
+//! The words promise each session the largest reservation, but most sessions ask for little. So a session that asked
+//! for at most [`AHEAD_BYTES`] has a credit of as many bytes in its private memory. Each append subtracts its bytes
+//! from the credit, and a reservation that the credit covers reads only one shared word, the poison.
 //!
 //! Why the credit is covered:
 //! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since its last count it has asked
 //!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger
-//!    of both, which is at most the largest reservation. A request for undo counts as the least reservation at least.
+//!    of the two numbers, which is at most the largest reservation. A request for undo counts at least as the least
+//!    reservation.
 //! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
 //!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
-//! 3. A larger reservation leaves no credit: with one, small records could use it up, and their marks would take
-//!    more room than there is. The next reservation counts anew.
-//! 4. The bytes that all credits may take are added to the bytes kept back on a full disk. So appends on credits after
-//!    the last count that found room leave the bytes kept back for deletes as they are.
-//! 5. A refused reservation leaves no credit, and neither does one that used bytes kept back or bytes for undo.
+//! 3. A larger reservation leaves no credit: small records could use up such a credit, and their marks would take more
+//!    room than there is. The next reservation counts again.
+//! 4. The bytes that all credits may take are added to the bytes that are reserved for deletes on a full disk. So
+//!    appends on credits after the last count that found room do not use the bytes reserved for deletes.
+//! 5. A refused reservation leaves no credit. A reservation that used bytes reserved for deletes or for undo leaves
+//!    none either.
 //!
 //! A reserving session holds no latch while it waits: it may flush, and prepare a segment.
 
@@ -38,15 +41,16 @@ use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX, RECORD_HEADER_BYTE
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
 /// The credit of a session, and the largest reservation that leaves one.
 const AHEAD_BYTES: u64 = 8 << 10;
-/// The most bytes that the records on one credit take: each the smallest, with a flush mark behind it.
+/// The largest number of bytes that the records on one credit take: each record is the smallest possible, and a flush
+/// mark follows it.
 pub(crate) const CREDIT_BYTES: u64 = AHEAD_BYTES + AHEAD_BYTES / RECORD_HEADER_BYTES as u64 * MARK_BYTES as u64;
 const _: () = assert!(CREDIT_BYTES <= RESERVE_BYTES_MIN);
 /// Room for the marks that flushes append without reserving.
 const MARKS_BYTES: u64 = 4096;
 /// Room for one mark, in a reservation for undo.
 const MARK_BYTES_LEFT: u64 = 512;
-/// Larger demands are damage: session indexes have 16 bits, one reservation is 16 MiB at most, and no disk has that
-/// room.
+/// The largest possible demands; larger values are damage. Session indexes have 16 bits, one reservation is at most 16
+/// MiB, and no disk has more room than `PROMISED_MAX`.
 const SESSIONS_MAX: u64 = 1 << 16;
 const LARGEST_MAX: u64 = (16 * RECORD_BYTES_MAX) as u64 + RESERVE_BYTES_MIN;
 const PROMISED_MAX: u64 = 1 << 44;
@@ -54,10 +58,10 @@ const PROMISED_MAX: u64 = 1 << 44;
 /// ([`LogManager::promise`]). A transaction that has logged this much must promise the rest.
 pub const UNDO_SHARE_BYTES: u64 = 64 << 10;
 
-/// Bytes of log file kept back on a full disk for work that frees space: a delete, a checkpoint. More than a checkpoint
-/// has to free before it is worth its work ([`WORTH_BYTES`]).
+/// Bytes of log file reserved on a full disk for work that frees space: a delete, a checkpoint. The number is larger
+/// than the log that a checkpoint must free to be worth its work ([`WORTH_BYTES`]).
 pub const KEPT_BACK_BYTES: u64 = 128 << 10;
-/// On a full disk a checkpoint is worth its work when this number of bytes was logged since the last one.
+/// The number of logged bytes since the last checkpoint that make a checkpoint on a full disk worth its work.
 pub const WORTH_BYTES: u64 = 8 << 10;
 
 /// The purpose of a reservation.
@@ -75,7 +79,8 @@ impl LogManager {
     ///
     /// # Errors
     /// [`Error::Full`] when disk or memory have no room, or the ring cannot have as much for every session;
-    /// [`Error::Io`]: nothing was changed, and the next call tries again. [`Error::Failed`] after a failed write or sync.
+    /// [`Error::Io`]: nothing was changed, and the next call tries again. [`Error::Failed`] after a failed write or
+    /// sync.
     ///
     /// # Panics
     /// If a latch is held, in debug builds; if `bytes` is more than 16 records of the largest size.
@@ -121,7 +126,7 @@ impl LogManager {
         !(is_counted && has_ring && has_files && header.poison.get() == 0)
     }
 
-    /// Makes room. Returns whether that room is part of the bytes kept back on a full disk.
+    /// Makes room. Returns whether that room is part of the bytes reserved on a full disk.
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<bool> {
         self.raise_reservation(session, bytes)?;
@@ -133,13 +138,13 @@ impl LogManager {
         Ok(what == Use::Freeing)
     }
 
-    /// Returns how far the ring must reach for all sessions that may append.
+    /// Returns the LSN up to which the ring must have chunks for all sessions that may append.
     fn ring_end_wanted(&self) -> Lsn {
         let header = &*self.header;
         header.tail.load().plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES)
     }
 
-    /// Returns how far the files must reach for all sessions that may append, and for their undo.
+    /// Returns the LSN up to which the files must have blocks for all sessions that may append, and for their undo.
     pub(crate) fn file_end_wanted(&self, what: Use) -> Lsn {
         self.ring_end_wanted().plus(self.kept_bytes(what))
     }
@@ -156,7 +161,7 @@ impl LogManager {
         high * share + promised + kept_back
     }
 
-    /// As [`LogManager::reserve`], for undo: the promised bytes are there for it, so undo never finds the disk full.
+    /// As [`LogManager::reserve`], for undo: it uses the promised bytes, so undo never fails because of a full disk.
     ///
     /// # Errors
     /// As [`LogManager::reserve`]; `Full` only if more is undone than was promised.
@@ -174,8 +179,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Counts the session among the appenders, and raises the largest reservation to `bytes`. Refuses more than the ring
-    /// can hold for every session: the raised words would refuse the reservations of all.
+    /// Counts the session among the appenders, and raises the largest reservation to `bytes`. Refuses more than the
+    /// ring can hold for every session: otherwise the raised words would cause the refusal of every later reservation.
     fn raise_reservation(&self, session: &Session, bytes: usize) -> Result<()> {
         assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
         self.check_demands();
@@ -206,7 +211,7 @@ impl LogManager {
         }
     }
 
-    /// Gives the region up if its demands are more than sessions can ask for: no room would ever be enough.
+    /// Discards the region if its demands are larger than sessions can make: no room would ever be sufficient.
     fn check_demands(&self) {
         let header = &*self.header;
         let (high, largest) = (header.session_high.load(), header.reserve_largest.load());
@@ -216,8 +221,8 @@ impl LogManager {
         }
     }
 
-    /// Promises `bytes` of log file, beyond what appenders reserve, for undo: an abort, in this life or at the next
-    /// restart, then never finds the disk full. [`LogManager::release_promise`] gives them back.
+    /// Promises `bytes` of log file for undo, beyond the room that appenders reserve. Then an abort, now or at the next
+    /// restart, never fails because of a full disk. [`LogManager::release_promise`] releases the bytes.
     ///
     /// # Errors
     /// As [`LogManager::reserve`]; nothing is promised then.
@@ -232,7 +237,7 @@ impl LogManager {
         made
     }
 
-    /// Gives back promised bytes: their transactions have ended.
+    /// Releases promised bytes: their transactions have ended.
     pub fn release_promise(&self, bytes: u64) {
         failpoint("log: promise about to be given back");
         self.header.promised.fetch_add(0_u64.wrapping_sub(bytes));
@@ -249,14 +254,14 @@ impl LogManager {
         }
     }
 
-    /// Poisons the log: a sync failed of the log, a data file, the control file or a directory, and the log's promises
-    /// rest on it. Nothing more is acknowledged (PROTOCOLS L3).
+    /// Poisons the log: a sync of the log, a data file, the control file or a directory has failed. No further commit
+    /// is acknowledged (PROTOCOLS L3).
     pub fn poison(&self) {
         self.header.poison.publish(POISONED);
         self.wake_waiters(Lsn::new(u64::MAX));
     }
 
-    /// Refuses to go on after a failed sync.
+    /// Returns an error after a failed write or sync.
     ///
     /// # Errors
     /// [`Error::Failed`].

@@ -1,22 +1,22 @@
 //! Restart: finding the log's end in the files, and beginning a new incarnation there.
 //!
 //! PROTOCOLS L1, L2. The scan begins at the control file's durable end, up to which the log was whole at the last
-//! checkpoint. Readers check the log before that place themselves, for a roll never stops silently.
+//! checkpoint. Readers check the log before that place, because a roll never stops silently.
 //!
-//! The first place without a good record is the end, *if* no witness states that the log was durable beyond it. The
-//! witnesses are flush marks: each states how far the log was durable when its flush began. A flush mark lies at the
-//! end of its flush, and so at most two ring lengths beyond any byte whose durability it states.
+//! The first place without a valid record is the end, *if* no witness shows that the log was durable beyond it. The
+//! witnesses are flush marks: each has the durable end at the time when its flush began. A flush mark is at the end of
+//! its flush, and so at most two ring lengths beyond any byte whose durability it shows.
 //!
-//! A segment notes that the next segment was begun, and how far the log was durable then. This note is a witness even
-//! if the next segment is missing with all its marks. A segment that is missing or too short is refused wherever it
-//! lies.
+//! A segment has a note that the next segment was begun, with the durable end at that time. This note is a witness even
+//! if the next segment is missing with all its marks. If any needed segment is missing or too short, the log is
+//! refused.
 //!
-//! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`]. The
-//! caller checks the records that it will repeat and undo in between: damage found later would come after changes to
-//! files.
+//! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`]. In
+//! between, the caller checks the records that it will repeat and undo, so that damage is found before files are
+//! changed.
 //!
-//! If we die here: before the control file is written, nothing has changed. After it, nothing was appended yet, and the
-//! next restart finds the same end and raises the incarnation once more.
+//! If we die before the control file is written, nothing has changed. If we die after that, nothing was appended yet,
+//! and the next restart finds the same end and raises the incarnation again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +33,16 @@ use crate::{
 
 pub(crate) const MARK_BYTES: usize = record_bytes(8);
 
-/// Where the log ends.
+/// The end of the log, as a restart found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The position after the last good record: the next appended record gets this LSN.
+    /// The position after the last valid record: the next appended record gets this LSN.
     pub end: Lsn,
-    /// Why no good record begins there, half a sentence.
+    /// The reason why no valid record begins there, as half a sentence.
     pub what: &'static str,
     /// The number of records between the control file's durable end and `end`.
     pub records_beyond: u64,
-    /// Everything before this was synced without an error: a flush mark or the control file states it.
+    /// The LSN before which everything was synced without an error, according to a flush mark or the control file.
     pub vouched: Lsn,
 }
 
@@ -89,8 +89,9 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     Ok(LogEnd { end, what: bad.what(), records_beyond, vouched: vouched.min(end) })
 }
 
-/// Refuses a log if a segment that it needs, or one made ahead, is not whole. A segment gets its name when its header
-/// and its length are on the disk, so no crash leaves a partial one. Log in such a segment would be lost in silence.
+/// Refuses a log if a segment that it needs, or a segment made ahead, is not whole. A segment gets its name when its
+/// header and its length are on the disk, so no crash leaves a partial segment. If it were accepted, its log would be
+/// lost silently.
 fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -> Result<()> {
     let geometry = files.geometry();
     let last = geometry.locate(end).segment;
@@ -107,8 +108,7 @@ fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -
     Ok(())
 }
 
-/// Returns the sentence `what`, and the file that is the reason if a file that the log needs up to `durable` is not
-/// whole.
+/// Returns the sentence `what`. If a file that the log needs up to `durable` is not whole, adds the file as the reason.
 fn and_why_not_whole(files: &LogFiles, control: &Control, mut what: String, durable: Lsn) -> Result<String> {
     let geometry = files.geometry();
     for number in geometry.locate(control.oldest).segment..=geometry.locate(durable.minus(8)).segment {
@@ -120,8 +120,8 @@ fn and_why_not_whole(files: &LogFiles, control: &Control, mut what: String, dura
     Ok(what)
 }
 
-/// Looks for a segment whose note states that the log was durable beyond `bad`. Returns its number and the stated end.
-/// The note about the segment of `bad` is in the segment before.
+/// Searches for a segment whose note has a durable end beyond `bad`. Returns its number and that durable end. The note
+/// about the segment of `bad` is in the previous segment.
 fn noted_beyond(files: &LogFiles, present: &[u32], bad: Lsn) -> Result<Option<(u32, Lsn)>> {
     let first = files.geometry().locate(bad).segment.saturating_sub(1);
     for number in present.iter().copied().filter(|&number| number >= first) {
@@ -132,7 +132,7 @@ fn noted_beyond(files: &LogFiles, present: &[u32], bad: Lsn) -> Result<Option<(u
     Ok(None)
 }
 
-/// Looks for a good flush mark beyond `bad` that states that the log was durable beyond `bad`; returns the mark's LSN.
+/// Searches for a valid flush mark beyond `bad` whose durable end is beyond `bad`. Returns the mark's LSN.
 fn later_witness(files: &LogFiles, present: &[u32], bad: Lsn, bytes: u64) -> Result<Option<Lsn>> {
     let last = bad.plus(bytes);
     let mut at = bad.plus(8);
@@ -169,8 +169,9 @@ pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
     Some(Lsn::new(u64::from_le_bytes(body.try_into().expect("a mark's body has eight bytes"))))
 }
 
-/// As `LogFiles::copy_out`, but reads files with damaged headers too, since they may have witnesses, and gives zeros
-/// where a file is cut off. Ends where the files end. `present` has the numbers of the existing segments.
+/// As `LogFiles::copy_out`, but also reads files with damaged headers, since they may have witnesses, and returns zeros
+/// in place of the missing end of a file. Ends at the end of the files. `present` has the numbers of the existing
+/// segments.
 pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, buffer: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -191,8 +192,8 @@ pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, b
     Ok(done)
 }
 
-/// Raises the incarnation: from `end` on, records are sealed with a number that no earlier life has used. The control
-/// file is synced before this returns, and so before the first append (L1).
+/// Raises the incarnation: from `end` on, records are sealed with a number that no earlier incarnation has used. The
+/// control file is synced before this returns, and so before the first append (L1).
 ///
 /// # Errors
 /// [`Error::Full`], [`Error::Io`], [`Error::Failed`], [`Error::Unusable`] from writing the control file; `control` is
@@ -205,14 +206,14 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     next.durable_end = next.durable_end.max(end);
     next.clean = false;
     next.begun = true;
-    // Commits in memory that outlives the system are in the files by now, or `lost` records that they are not.
+    // Commits that were only in memory are in the files now, or `lost` notes that they are lost.
     next.rio = false;
     next.relaxed = false;
     if planted("log: incarnation not raised") {
         return Ok(());
     }
-    // Into both slots: if a slot is damaged later, the other must know this incarnation too. Otherwise all records of
-    // this incarnation would pass for a torn tail.
+    // Written into both slots: if one slot is damaged later, the other slot must have this incarnation too. Otherwise
+    // all records of this incarnation would be taken for a torn tail.
     file.write(&next)?;
     if !planted("log: incarnation in one slot only") {
         file.write(&next)?;
@@ -221,25 +222,25 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     Ok(())
 }
 
-/// How long a restart waits for a process that is changing the control file.
-const CHANGING_PATIENCE: Duration = Duration::from_secs(10);
+/// The longest wait of a restart for a process that is changing the control file.
+const CHANGING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The result of a restart: the log's end, and the new incarnation.
 #[derive(Clone, Debug)]
 pub struct Restarted {
     /// The present contents of the control file, with the new incarnation.
     pub control: Control,
-    /// Where the log ends and the new incarnation begins.
+    /// The end of the log, where the new incarnation begins.
     pub end: LogEnd,
 }
 
 impl Restarted {
-    /// Begins a log whose control file the caller has just made. The caller still keeps other processes out, so no
+    /// Begins a log whose control file the caller has just made. The caller still excludes other processes, so no
     /// record was appended, and the log begins with the incarnation of its control file. Makes the first segment, and
     /// notes it in the control file before any append: from then on a missing first segment is damage.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: the files then are an environment in which nothing was done.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: the files are then an environment without any change.
     pub fn of_new_log(directory: &Arc<dyn Directory>, file: &ControlFile) -> Result<Restarted> {
         let mut control = file.read()?;
         let end = control.durable_end;
@@ -255,23 +256,23 @@ impl Restarted {
 /// The findings of a restart, before it has changed anything.
 pub struct Look<'f> {
     file: &'f ControlFile,
-    // Held from reading the control file to writing it: otherwise a checkpoint or a new database of the ending life
-    // would overwrite the new incarnation. A process that is stopped during its own change finds, when it goes on, that
-    // its life is over.
+    // Held from reading the control file to writing it: otherwise a checkpoint or a new database of the old incarnation
+    // would overwrite the new incarnation. A process that is stopped during its own change finds, when it continues,
+    // that its incarnation is over.
     _changing: Option<Changing<'f>>,
     files: LogFiles,
     control: Control,
     end: LogEnd,
 }
 
-/// Finds the log's end from the files alone, and refuses a log without one of its files: the part of a restart that
-/// changes no byte of any file. The caller is alone (F1), and reads the log that it will replay before
+/// Finds the log's end from the files, and refuses a log if one of its files is missing: the part of a restart that
+/// changes no byte of any file. No other process is attached (F1). The caller reads the log that it will replay before
 /// [`Look::begin`].
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Io`].
 pub fn look<'f>(directory: &Arc<dyn Directory>, file: &'f ControlFile, settings: &Settings) -> Result<Look<'f>> {
-    let _changing = file.changing_within(CHANGING_PATIENCE)?;
+    let _changing = file.changing_within(CHANGING_TIMEOUT)?;
     let mut control = file.read()?;
     let files = LogFiles::new(Arc::clone(directory), &control);
     let end = find_end(&files, &control, settings).or_else(|error| {
@@ -285,7 +286,7 @@ pub fn look<'f>(directory: &Arc<dyn Directory>, file: &'f ControlFile, settings:
 }
 
 impl Look<'_> {
-    /// Where the log ends.
+    /// Returns the end of the log.
     pub fn end(&self) -> LogEnd {
         self.end
     }
@@ -308,7 +309,7 @@ impl Look<'_> {
     /// [`Error::Full`], [`Error::Io`], [`Error::Failed`].
     pub fn begin(mut self, is_lost: bool) -> Result<Restarted> {
         self.files.discard_unfinished().or_else(|error| match error {
-            // On a read-only or full disk readers may go on; the leftover is harmless.
+            // On a read-only or full disk, readers may continue; the unfinished file is harmless.
             Error::Io(_) | Error::Full { .. } => Ok(()),
             other => Err(other),
         })?;
@@ -325,7 +326,7 @@ impl Look<'_> {
     }
 }
 
-/// [`look`], a look at each record from the last checkpoint on, then [`Look::begin`].
+/// Does [`look`], reads each record from the last checkpoint on, then does [`Look::begin`].
 ///
 /// # Errors
 /// As [`look`] and [`Look::begin`].

@@ -1,17 +1,17 @@
 //! The ring: the log's newest bytes, in chunks of shared memory.
 //!
-//! Chunk `n` holds the bytes from `n * chunk_bytes` on; the directory's entry `n % 1024` states where it lies. A new
-//! environment has two chunks. When appenders come near the end, a wholly durable chunk is moved from the old end of
-//! the ring to the new one, or a new chunk is allocated, up to `ring_bytes_max`; beyond that the log is flushed first.
+//! Chunk `n` has the bytes from `n * chunk_bytes` on; the directory's entry `n % 1024` has its place. A new environment
+//! has two chunks. When appenders come near the ring's end, a wholly durable chunk is moved from the ring's beginning
+//! to its end, or a new chunk is allocated, up to `ring_bytes_max`; beyond that, the log is flushed first.
 //!
 //! Invariants
-//! 1. Bytes from `durable` on stay where they are: only chunks wholly below it move (PROTOCOLS L3).
+//! 1. Bytes from `durable` on stay in their place: only chunks wholly below `durable` move (PROTOCOLS L3).
 //! 2. Readers take no latch: copied bytes are checked by LSN and checksum, and read from the files if they are wrong.
 //!
 //! Latch: `ring` (rank 82), then nothing.
 //! If we die here: the move of a chunk is a section. If the section is closed and `ring_end` not yet published, the
 //! next session to make room finds the chunk in its new place. A chunk that is allocated and not yet in the directory
-//! is lost: 256 KiB until the region is made anew.
+//! is lost until the region is rebuilt (256 KiB by default).
 
 use libtp_process::{Rank, Session};
 use rio::{failpoint, planted, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold, WriteBack};
@@ -31,12 +31,12 @@ pub(crate) struct Ring {
     pub(crate) lasting: Lasting,
 }
 
-/// How many bytes the ring may have and should keep.
+/// The bounds of the ring's length.
 #[derive(Clone, Copy)]
 pub(crate) struct RingBounds {
-    /// Beyond this number of bytes the log is flushed before the ring grows.
+    /// The length from which on the log is flushed before the ring grows.
     pub(crate) bytes_max: u64,
-    /// Durable bytes that stay for readers.
+    /// The number of durable bytes that are kept for readers.
     pub(crate) bytes_kept: u64,
 }
 
@@ -69,7 +69,7 @@ impl Ring {
         1 << self.shift
     }
 
-    /// Returns where the byte at `lsn` lies, and the bytes from there to its chunk's end.
+    /// Returns the place of the byte at `lsn`, and the number of bytes from there to its chunk's end.
     #[inline]
     fn place(&self, lsn: Lsn) -> Option<(Offset<Bytes>, usize)> {
         let number = lsn.raw() >> self.shift;
@@ -82,7 +82,7 @@ impl Ring {
     }
 
     /// Copies a record's bytes, whole words, to their position, which ends at `end`. Returns false if the ring does not
-    /// reach there. The caller holds the append latch, or is alone.
+    /// reach there. The caller holds the append latch, or no other process is attached.
     #[inline]
     pub(crate) fn copy_in(&self, lsn: Lsn, end: Lsn, bytes: &[u8]) -> bool {
         match self.seen.place(lsn, end) {
@@ -133,9 +133,9 @@ impl Ring {
         true
     }
 
-    /// Returns the first bytes of `from .. to`, as far as they lie in one piece. The hold is the leadership of a flush.
-    /// `from` is at or beyond `durable`, which no other session moves, so the chunk stays; `to` is at or below the
-    /// tail, so the bytes stay.
+    /// Returns the first bytes of `from .. to`, as far as they are contiguous in memory. The hold is the leadership of
+    /// a flush. `from` is at or beyond `durable`, which no other session raises, so the chunk does not move; `to` is at
+    /// or below the tail, so the bytes do not change.
     pub(crate) fn piece<'g>(&'g self, from: Lsn, to: Lsn, hold: &'g impl SharedHold) -> &'g [u8] {
         let (place, left) = self.place(from).expect("the ring has a chunk for every position from durable to the tail");
         let want = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
@@ -169,7 +169,8 @@ impl Ring {
             } else if end.since(start) >= self.directory_bytes() {
                 return Err(too_much_at_once());
             } else if let Err(error) = self.add_chunk(end) {
-                // No memory for a new chunk: use a chunk that readers might still want, or one that a flush sets free.
+                // There is no memory for a new chunk: use a chunk that readers might still want, or a chunk that is
+                // free after a flush.
                 match (spare(0), is_flushed) {
                     (true, _) => self.move_chunk(session, start, end),
                     (false, false) => return Ok(Room::FlushFirst),
@@ -180,7 +181,7 @@ impl Ring {
         Ok(Room::Made)
     }
 
-    /// Refuses more bytes behind the tail than the directory can name.
+    /// Refuses more bytes after the tail than the directory can name.
     pub(crate) fn check_bytes(&self, bytes: u64) -> Result<()> {
         // The chunks of the durable end and of the last byte may be used in part.
         match bytes + 2 * self.chunk_bytes() <= self.directory_bytes() {
@@ -206,8 +207,8 @@ impl Ring {
         keep_chunk(&self.region, &self.header, [self.slot(one), self.slot(other)], self.lasting.write_back);
     }
 
-    /// Starts writing the lines of `from .. to` back from the cache to memory. Bytes that have moved meanwhile are on
-    /// the disk.
+    /// Starts writing the lines of `from .. to` back from the cache to memory. Bytes whose chunk has moved meanwhile
+    /// are on the disk.
     pub(crate) fn write_back(&self, from: Lsn, to: Lsn) {
         let mut at = from;
         while at < to {
@@ -221,7 +222,7 @@ impl Ring {
         }
     }
 
-    /// Returns whether that position has a chunk, inside the region.
+    /// Returns whether the position `lsn` has a chunk inside the region.
     fn holds(&self, lsn: Lsn) -> bool {
         let reaches = |chunk: Offset<Bytes>| {
             chunk.raw() % 64 == 0 && self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes()))
@@ -229,7 +230,7 @@ impl Ring {
         self.entry(lsn).try_load().and_then(Chunk::place).is_some_and(reaches)
     }
 
-    /// Returns up to where the ring has chunks from `from` on, `to` at most.
+    /// Returns the end of the consecutive chunks from `from` on, at most `to`.
     pub(crate) fn held_to(&self, from: Lsn, to: Lsn) -> Lsn {
         let mut at = from;
         while at < to && to.since(at) <= self.directory_bytes() && self.holds(at) {
@@ -238,7 +239,7 @@ impl Ring {
         at.min(to).max(from)
     }
 
-    /// Returns from where on the ring has chunks up to `to`, `from` at least.
+    /// Returns the beginning of the consecutive chunks up to `to`, at least `from`.
     pub(crate) fn held_from(&self, from: Lsn, to: Lsn) -> Lsn {
         let mut at = to;
         while at > from {
@@ -272,7 +273,7 @@ impl Ring {
         self.header.ring_end.publish(end.plus(self.chunk_bytes()));
     }
 
-    /// Adds a chunk at `end`. The caller holds the ring's latch, or is alone.
+    /// Adds a chunk at `end`. The caller holds the ring's latch, or no other process is attached.
     pub(crate) fn add_chunk(&self, end: Lsn) -> Result<()> {
         let chunk = self
             .region
@@ -286,8 +287,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns up to where the ring has chunks. If cache lines were lost, `ring_end` may be of any earlier time, and
-    /// the directory states the end.
+    /// Returns the end of the ring's chunks. If cache lines were lost, `ring_end` may have any earlier value, and the
+    /// directory gives the end.
     fn end(&self, start: Lsn) -> Option<Lsn> {
         let stated = self.header.ring_end.try_load();
         stated.map(|stated| {
@@ -305,7 +306,7 @@ impl Ring {
         is_lost && !planted("log: the ring's end is trusted after lost cache lines")
     }
 
-    /// Checks that every position of the ring has a chunk of its own inside the region.
+    /// Checks that every position of the ring has a chunk inside the region, and that no two chunks overlap.
     ///
     /// # Errors
     /// The damage.
@@ -324,8 +325,8 @@ impl Ring {
         while at < end {
             let chunk = self.entry(at).try_load().and_then(Chunk::place);
             let chunk = chunk.ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
-            // The check does not use the region's header: that header may be damaged, and then recovery depends on the
-            // log alone.
+            // The check does not use the region's header: that header may be damaged, and then recovery depends
+            // only on the log.
             if chunk.raw() % 64 != 0 || !self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes())) {
                 return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));
             }

@@ -1,12 +1,12 @@
 //! `log_roll`: reads the records of the log one after the other, forwards.
 //!
-//! Paper: LIBTP section 3.2.1. Reads many records at a time, from segment files alone, or from a live log, whose newest
-//! bytes are in the ring.
+//! Paper: LIBTP section 3.2.1. Reads many records at a time, only from segment files, or from a log in use, whose
+//! newest bytes are in the ring.
 //!
 //! Invariants
-//! 1. Every record given out has verified at its LSN, with the incarnation of that part of the log.
-//! 2. Before its end a roll never stops silently: bytes that do not verify are [`Error::Corrupt`], or [`Error::TooOld`]
-//!    when they were recycled meanwhile.
+//! 1. Every returned record has verified at its LSN, with the incarnation of that part of the log.
+//! 2. Before its end a roll never stops silently: bytes that do not verify cause [`Error::Corrupt`], or
+//!    [`Error::TooOld`] when they were recycled meanwhile.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(crate) trait Source {
     /// Copies the log's bytes from `from` on; returns their number, which is less than the buffer's length at the log's
     /// end.
     fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize>;
-    /// Returns which incarnation sealed which part.
+    /// Returns the incarnations that sealed the parts of the log.
     fn lives(&self) -> &Incarnations;
     /// Returns the error for bytes at `lsn` that should have been a record.
     fn damage(&self, lsn: Lsn, what: &str) -> Error;
@@ -39,7 +39,7 @@ impl Source for crate::LogFiles {
     }
 }
 
-/// A forward scan. [`Roll::next_record`] lends each record; as an [`Iterator`] it gives copies.
+/// A forward scan. [`Roll::next_record`] lends each record; the [`Iterator`] returns copies.
 pub struct Roll<'l> {
     source: &'l dyn Source,
     buffer: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct Roll<'l> {
     filled: usize,
     next: Lsn,
     end: Lsn,
-    /// The incarnation at `next`; `life_ends` is where it changes.
+    /// The incarnation at `next`; it changes at `life_ends`.
     life: u64,
     life_ends: Lsn,
     done: bool,
@@ -90,7 +90,7 @@ impl<'l> Roll<'l> {
         }
     }
 
-    /// Returns where the next record begins, or where the scan ended.
+    /// Returns the LSN where the next record begins, or where the scan ended.
     pub fn position(&self) -> Lsn {
         self.next
     }
@@ -100,7 +100,7 @@ impl<'l> Roll<'l> {
         &self.buffer[body]
     }
 
-    /// Takes the record at `next`, or returns why it is not good.
+    /// Takes the record at `next`, or returns the reason why it is not valid.
     pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), BadRecord>> {
         if self.next >= self.life_ends {
             self.life = self.source.lives().at(self.next);

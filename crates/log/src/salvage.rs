@@ -1,16 +1,16 @@
-//! Saving a log in memory whose own words a wild store has damaged, by the records themselves.
+//! Saving a log in memory whose header words a wild store has damaged: its records are found by their checksums.
 //!
-//! Nothing in the header is trusted. The files state up to where they have the log. The search finds the next record in
-//! the ring, then the record behind it, and so on; each is recognised by its checksum, which covers its LSN and the
-//! log's life. If the directory does not state where a chunk lies, the search goes through all of the memory. It begins
-//! behind the chunk that was found last: most of the ring's chunks lie in the order of their numbers, so all searches
-//! together cost about one pass.
+//! No word of the header is trusted. The files state how far they contain the log. From there, the search finds one
+//! record after the other in the ring. Each record is recognised by its checksum, which covers the record's LSN and the
+//! log's incarnation. If the directory does not state the place of a chunk, the whole memory is searched. The search
+//! begins after the chunk that was found last: most chunks of the ring are in the order of their numbers, so all
+//! searches together cost about one pass.
 //!
-//! The log's end is not known: nothing is found behind a damaged record. A chunk that the directory does not name is
-//! not found if one record fills it and reaches over both its ends.
+//! The end of the log is unknown: nothing after a damaged record is found. A chunk that the directory does not name is
+//! not found if one record fills the chunk and reaches beyond both its ends.
 //!
-//! A record that was copied into the ring and never published may be found, too. No caller got an answer for it, and a
-//! session that would still publish it first checks where the next life begins.
+//! The search may also find a record that was copied into the ring and never published. No caller got an answer for
+//! this record. A session that could still publish the record first checks where the next incarnation begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::record::verify;
 use crate::tail::{Chunk, LogHeader, DIRECTORY_CHUNKS};
 use crate::{Control, Error, LogFiles, Lsn, RecordHeader, Result, RECORD_HEADER_BYTES};
 
-/// Chunks are aligned to this.
+/// The alignment of chunks.
 const ALIGNED: u64 = 64;
-/// How many bytes below the end of the files the ring and the files must have in common, when it is unknown where the
-/// ring's log begins.
+/// The number of bytes just below the end of the files that must be equal in the ring and the files, if the beginning
+/// of the ring's log is unknown.
 const WITNESS_BYTES: usize = 64;
 
-/// Writes the rest of a log with damaged words to the log files and syncs them. Just below the files' end, but at most
-/// below `sure`, memory and files must have the same bytes. Otherwise they are of two histories (PROTOCOLS F1), as far
-/// as few bytes can show, and nothing is saved.
+/// Writes the rest of a log with damaged words to the log files and syncs them. Just below the files' end, or below
+/// `sure` if that is earlier, memory and files must have the same bytes. Otherwise they are probably of two histories
+/// (PROTOCOLS F1), and nothing is saved.
 pub(crate) fn salvage(
     region: &Region,
     header: &LogHeader,
@@ -53,9 +53,9 @@ pub(crate) fn salvage(
         Ok::<_, Error>(if is_read { bytes } else { Vec::new() })
     };
     let mut found = Salvage::new(region, header, chunk_bytes, control.incarnation());
-    // First: this may find the chunk that the check below needs.
+    // The records are searched for first, because the search may find the chunk that the check below needs.
     let bytes = found.records(from, &witness(from)?);
-    tracing::debug!(%from, bytes = bytes.len(), chunks = found.found.len(), looks = found.looks, "the log was looked for by its records");
+    tracing::debug!(%from, bytes = bytes.len(), chunks = found.found.len(), looks = found.looks, "the log was searched for by its records");
     let end = from.min(sure);
     if found.has_others_before(end, &witness(end)?) {
         tracing::error!(%from, "the log in the damaged memory does not continue where the files end: records that were only in memory are lost");
@@ -73,7 +73,7 @@ pub(crate) struct Salvage<'r> {
     incarnation: u64,
     /// The places of chunks that the directory does not name, by chunk number.
     found: BTreeMap<u64, u64>,
-    /// Where the next search begins.
+    /// The place where the next search begins.
     next: u64,
     /// The LSN of the first record, and the bytes before it, which identify its chunk.
     before: (Lsn, Vec<u8>),
@@ -81,10 +81,10 @@ pub(crate) struct Salvage<'r> {
     pub(crate) looks: u64,
 }
 
-/// The result of a look at one LSN.
+/// The result of a search at one LSN.
 enum Look {
     Record(Vec<u8>),
-    /// Unknown before the chunk with this number is found.
+    /// The record cannot be read before the chunk with this number is found.
     Lost(u64),
     Nothing,
 }
@@ -113,7 +113,7 @@ impl<'r> Salvage<'r> {
         all
     }
 
-    /// Returns whether memory has other bytes than these just before `end`. False if their chunk is not found.
+    /// Returns whether the memory has other bytes than `bytes` just before `end`. False if the chunk is not found.
     fn has_others_before(&self, end: Lsn, bytes: &[u8]) -> bool {
         let mut there = vec![0; bytes.len()];
         self.copy(end.minus(bytes.len() as u64), &mut there).is_ok() && there != bytes
@@ -127,14 +127,14 @@ impl<'r> Salvage<'r> {
         }
     }
 
-    /// Looks for chunk `number` by the record at `lsn`, a part of which lies in the chunk. Prefers a place with a
-    /// further record behind that record: a part at the record's end may be zeros, as much of the memory is, and a
+    /// Searches for chunk `number` by the record at `lsn`, a part of which is in the chunk. Prefers a place where a
+    /// further record follows that record: the part at the record's end may be zeros, as much of the memory is, and a
     /// checksum may agree by chance.
     fn search(&mut self, number: u64, lsn: Lsn) -> Option<Vec<u8>> {
         let begins_there = lsn.raw() / self.chunk_bytes == number;
         let begin = self.next;
         let mut alone = None;
-        // To the end of the memory, then from its start.
+        // The search goes to the end of the memory, then from its start.
         for (from, to) in [(begin, u64::MAX), (first_place(), begin)] {
             let mut place = from;
             while place < to && self.region.reaches(place.saturating_add(self.chunk_bytes)) {
@@ -143,8 +143,8 @@ impl<'r> Salvage<'r> {
                     self.found.insert(number, place);
                     let record = match self.look(lsn) {
                         Look::Record(record) => Some(record),
-                        // The bytes before the record agree; or its header is of a record that reaches beyond the
-                        // chunk, and few other bytes look like that.
+                        // The bytes before the record agree; or there is the header of a record that extends beyond
+                        // the chunk, and other bytes rarely look like such a header.
                         Look::Lost(other) if begins_there => self.search(other, lsn),
                         // Every other place would give the same result.
                         Look::Lost(_) => break,
@@ -173,8 +173,8 @@ impl<'r> Salvage<'r> {
         Some(record)
     }
 
-    /// Returns whether the chunk in which the record at `lsn` begins could lie at `place`: by the bytes before the
-    /// record, or by the record's header.
+    /// Returns whether the chunk in which the record at `lsn` begins could be at `place`, according to the bytes before
+    /// the record, or to the record's header.
     fn could_be_chunk(&self, place: u64, lsn: Lsn) -> bool {
         let into = usize::try_from(lsn.raw() % self.chunk_bytes).unwrap_or(usize::MAX);
         let there = |from: usize, bytes: &mut [u8]| {
@@ -192,7 +192,7 @@ impl<'r> Salvage<'r> {
         is_whole && there(into, &mut head) && may_be_at(&head, lsn).is_some()
     }
 
-    /// Returns the record at `lsn`, if its chunks lie where the directory or a search states.
+    /// Returns the record at `lsn`, if the directory or a search has the places of its chunks.
     fn look(&self, lsn: Lsn) -> Look {
         let mut head = [0; RECORD_HEADER_BYTES];
         if let Err(missing) = self.copy(lsn, &mut head) {
@@ -242,12 +242,12 @@ impl<'r> Salvage<'r> {
     }
 }
 
-/// Returns the header, if it may be that of the record at `lsn`: the previous record is an earlier one.
+/// Returns the header, if it may be the header of the record at `lsn`: its previous record has a smaller LSN.
 fn may_be_at(head: &[u8], lsn: Lsn) -> Option<RecordHeader> {
     RecordHeader::plausible(head).ok().filter(|header| header.prev() < lsn)
 }
 
-/// Returns the first place behind the region's own header.
+/// Returns the first place after the region's header.
 fn first_place() -> u64 {
     rio::HEADER_BYTES.next_multiple_of(ALIGNED)
 }

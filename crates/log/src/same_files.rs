@@ -1,10 +1,12 @@
 //! The check that all processes have the log's files in the same directory.
 //!
-//! Every process opens the log's directory by its own settings. A process with another directory would lead flushes
-//! into files that no restart reads. The region notes its maker's directory by inode and time of birth, because one
-//! directory may have several paths; the path is noted for people.
+//! Every process opens the log's directory by its own settings. A flush by a process with another directory would write
+//! into files that no restart reads. The region therefore has a note of the directory of the process that made the
+//! region. The note has the directory's inode and time of birth, because one directory may have several paths. The path
+//! is in the note for error texts only.
 //!
-//! If we die while the note is made: its maker was alone, and the next process that is alone makes the note again.
+//! If we die while we write the note: no other process is attached, and the next process that attaches without others
+//! writes the note again.
 
 use std::sync::Arc;
 
@@ -14,13 +16,13 @@ use rio::{planted, Region, RootSlot};
 use crate::tail::LogHeader;
 use crate::{Error, Result};
 
-/// Returns the path for people, absolute if possible.
+/// Returns the path for error texts, absolute if possible.
 fn path_of(directory: &dyn Directory) -> String {
     let path = directory.describe("");
     std::fs::canonicalize(&path).map_or(path, |whole| whole.display().to_string())
 }
 
-/// Notes in the region that the log's files are in `directory`. The caller is alone in the region.
+/// Notes in the region that the log's files are in `directory`. No other process uses the region.
 ///
 /// # Errors
 /// [`Error::Io`] when the directory cannot be inspected.

@@ -1,13 +1,13 @@
 //! The chunk of the ring that a process appended to last, in its private memory.
 //!
 //! The words of the ring check themselves, and reading them costs more than a comparison in private memory. The chunk
-//! stays in its place: the ring's end only grows, and a chunk moves only when it is wholly below `durable`, so never
-//! while the tail is in it (`ring.rs`, invariant 1). `ring_end` is stored outside of every section, after the chunk has
-//! its place, so no roll-back changes the place of a seen chunk. The words belong to one region and die with its handle
-//! (PROTOCOLS D13).
+//! stays in its place: the ring's end only grows, and a chunk moves only when it is wholly below `durable`. So no chunk
+//! moves while the tail is in it (`ring.rs`, invariant 1). `ring_end` is stored outside of every section, after the
+//! chunk has its place. So no rollback changes the place of a seen chunk. The words belong to one region and are
+//! dropped with its handle (PROTOCOLS D13).
 //!
-//! Only the holder of the append latch, or a caller that is alone, reads and writes these words. So all three values
-//! come from one call.
+//! Only the holder of the append latch, or a caller without concurrent sessions, reads and writes these words. So all
+//! three values come from one call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,18 +15,18 @@ use rio::{Bytes, Offset};
 
 use crate::Lsn;
 
-/// The chunk. Zeros are no chunk: nothing ends at LSN zero.
+/// The chunk that was used last. If all fields are zero, no chunk was seen: no chunk ends at LSN zero.
 #[derive(Default)]
 pub(crate) struct SeenChunk {
     /// The LSN of its first byte.
     begin: AtomicU64,
-    /// The LSN behind its last byte.
+    /// The LSN after its last byte.
     end: AtomicU64,
     place: AtomicU64,
 }
 
 impl SeenChunk {
-    /// Returns where the bytes from `lsn` to `end` lie, if they lie in the chunk. The ring then reaches to `end`.
+    /// Returns the place of the bytes from `lsn` to `end` if they are in the chunk. The ring then reaches to `end`.
     #[inline]
     pub(crate) fn place(&self, lsn: Lsn, end: Lsn) -> Option<Offset<Bytes>> {
         let begin = self.begin.load(Ordering::Relaxed);
@@ -36,7 +36,7 @@ impl SeenChunk {
         Offset::from_raw(self.place.load(Ordering::Relaxed) + (lsn.raw() - begin))
     }
 
-    /// Notes that the chunk with the bytes from LSN `begin` to `end` lies at `place`, and that the ring reaches to
+    /// Notes that the chunk with the bytes from LSN `begin` to `end` is at `place`, and that the ring reaches to
     /// `end`.
     pub(crate) fn see(&self, begin: u64, end: u64, place: u64) {
         self.begin.store(begin, Ordering::Relaxed);

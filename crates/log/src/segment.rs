@@ -1,13 +1,14 @@
-//! Log segments: the files that hold the endless log, and the arithmetic of where a byte lies.
+//! Log segments: the files that hold the endless log, and the arithmetic that finds the place of a byte.
 //!
 //! Byte table: `docs/formats/log.md`. Segment `n`, from 1, is the file `log.%08u`. Its size is a function of `n` alone:
-//! the first segment is small, each next one is twice as large, up to the largest. So arithmetic gives the place of an
-//! LSN, and no table of segments exists that could be wrong.
+//! the first segment is small, and each next segment is twice as large, up to the largest size. So arithmetic gives the
+//! place of an LSN, and there is no table of segments that could be wrong.
 //!
 //! Invariants
 //! 1. A file with a segment's name has that segment's header, synced, before any record of it (PROTOCOLS L1): the file
 //!    is prepared under another name and renamed when it is ready.
-//! 2. The header only confirms: readers compute its contents, and refuse any other (F3).
+//! 2. Readers learn nothing from a header: they compute its expected contents, and refuse a file with another header
+//!    (F3).
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -18,7 +19,8 @@ use crate::Lsn;
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 /// The version of the log's format.
 pub const LOG_VERSION: u32 = 6;
-/// Where a segment's note lies in its first block: in a sector of its own, so that writing the note cannot tear the header.
+/// The offset of a segment's note in the first block: in another sector than the header, so that writing the note
+/// cannot tear the header.
 pub(crate) const NOTE_AT: usize = 512;
 const NOTE_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"libtplog";
@@ -37,18 +39,18 @@ pub fn segment_number(name: &str) -> Option<u32> {
     digits.parse().ok().filter(|&number| all_digits && number > 0)
 }
 
-/// Where a byte of the log lies.
+/// The place of a byte of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The segment's number.
     pub segment: u32,
-    /// The byte in its file.
+    /// The byte's offset in the segment's file.
     pub offset: u64,
     /// Bytes of the log from `offset` to the file's end.
     pub left: u64,
 }
 
-/// The sizes of an environment's segments: all that is needed to find an LSN.
+/// The sizes of an environment's segments. They determine the place of every LSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     first: u64,
@@ -57,8 +59,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Makes the geometry from the sizes of the first and the largest file; `None` if they are not powers of two from
-    /// 16 KiB to 1 TiB, the first at most the largest.
+    /// Makes the geometry from the sizes of the first and the largest file. Returns `None` if a size is not a power of
+    /// two from 16 KiB to 1 TiB, or if `first` is larger than `max`.
     pub fn new(first: u64, max: u64) -> Option<Geometry> {
         let good = first.is_power_of_two() && max.is_power_of_two();
         if !good || first < 16 << 10 || max < first || max > 1 << 40 {
@@ -67,17 +69,17 @@ impl Geometry {
         Some(Geometry { first, doublings: (max / first).trailing_zeros() })
     }
 
-    /// Returns the bytes of segment `number`'s file.
+    /// Returns the length of segment `number`'s file in bytes.
     pub fn file_bytes(&self, number: u32) -> u64 {
         self.first << number.saturating_sub(1).min(self.doublings)
     }
 
-    /// Returns the bytes of the largest file.
+    /// Returns the length of the largest file in bytes.
     pub fn file_bytes_max(&self) -> u64 {
         self.first << self.doublings
     }
 
-    /// Returns the bytes of the log that segment `number` holds.
+    /// Returns the number of bytes of the log that segment `number` holds.
     pub fn payload_bytes(&self, number: u32) -> u64 {
         self.file_bytes(number) - SEGMENT_HEADER_BYTES
     }
@@ -102,7 +104,7 @@ impl Geometry {
         lsn.raw() % 8 == 0 && lsn.raw() >> 56 == 0 && lsn.raw() / least_bytes < u64::from(u32::MAX / 2)
     }
 
-    /// Returns where the byte at `lsn` lies.
+    /// Returns the place of the byte at `lsn`.
     ///
     /// # Panics
     /// If the segment's number passes 2^32, after some 10^17 bytes of log.
@@ -136,7 +138,7 @@ pub(crate) struct SegmentHeader {
 
 const _: () = assert!(size_of::<SegmentHeader>() == 64);
 
-/// A segment's note that the next segment is begun. Zeros until then.
+/// A segment's note that log was written into the next segment. Zeros until then.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 struct SegmentNote {
@@ -152,8 +154,8 @@ fn note_crc(durable: U64, number: u32, environment: [u8; 16]) -> u32 {
     crc32c::crc32c_append(crc, &environment)
 }
 
-/// Returns the note of segment `number`, which states that the next segment is begun and the log durable up to
-/// `durable`.
+/// Returns the note of segment `number`, which states that the next segment has log, and that the log is durable up
+/// to `durable`.
 pub(crate) fn note(number: u32, environment: [u8; 16], durable: Lsn) -> [u8; NOTE_BYTES] {
     let durable = U64::new(durable.raw());
     let crc = U32::new(note_crc(durable, number, environment));
@@ -161,20 +163,20 @@ pub(crate) fn note(number: u32, environment: [u8; 16], durable: Lsn) -> [u8; NOT
     note.as_bytes().try_into().expect("a note has sixteen bytes")
 }
 
-/// Returns the durable end in the note in the first block of segment `number`, if the note is good.
+/// Returns the durable end in the note in the first block of segment `number`, if the note is valid.
 pub(crate) fn noted(block: &[u8], number: u32, environment: [u8; 16]) -> Option<Lsn> {
     let (note, _) = SegmentNote::read_from_prefix(block.get(NOTE_AT..)?).ok()?;
     let is_good = note.durable != U64::ZERO && note.crc.get() == note_crc(note.durable, number, environment);
     is_good.then(|| Lsn::new(note.durable.get()))
 }
 
-/// Returns the checksum of a first block, with the note taken for zeros.
+/// Returns the checksum of a first block, computed as if the note were zeros.
 fn header_crc(block: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&block[16..NOTE_AT]), &[0; NOTE_BYTES]);
     crc32c::crc32c_append(crc, &block[NOTE_AT + NOTE_BYTES..])
 }
 
-/// Why a header is wrong, half a sentence.
+/// The reason why a header is wrong, as half a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrongHeader(pub(crate) String);
 

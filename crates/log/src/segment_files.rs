@@ -1,11 +1,11 @@
 //! The log's files as one process has them open: finding, checking, preparing and recycling them.
 //!
-//! Descriptors are per process and never shared. A file is checked against its header when it is opened: after
+//! Descriptors are per process and never shared. The header of a file is checked when the file is opened: after
 //! recycling, the same inode is another segment (PROTOCOLS F3). [`LogManager`](crate::LogManager) decides *when* a
-//! segment is made or given up, one session at a time.
+//! segment is made or removed, and only one session at a time does so.
 //!
-//! If we die here: a segment being prepared has the name `log.preparing`, which has no meaning; the next session to
-//! prepare a segment removes it. A renamed file is complete.
+//! If we die here: a segment in preparation has the name `log.preparing`, which no reader uses. The next session that
+//! prepares a segment removes this file. A renamed file is complete.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -22,10 +22,10 @@ use crate::{Control, Error, Geometry, Incarnations, Lsn, Result, SEGMENT_HEADER_
 
 const OPEN_MAX: usize = 16;
 const ZEROS_BYTES: usize = 1 << 20;
-/// Disk space is allocated and given back in multiples of this.
+/// Disk space is allocated and freed in multiples of this number of bytes.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
-/// A segment's file, or why it cannot be used.
+/// A segment's file, or the reason why it cannot be used.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
     Good(Arc<dyn File>),
@@ -41,7 +41,7 @@ struct OpenSegment {
     identity: Identity,
 }
 
-/// The segment files of one log. Needs no region: restart reads the log through it.
+/// The segment files of one log. They need no region, so a restart reads the log through this type.
 #[derive(Debug)]
 pub struct LogFiles {
     directory: Arc<dyn Directory>,
@@ -50,7 +50,7 @@ pub struct LogFiles {
     /// The directory's identity when it was opened.
     home: Option<Identity>,
     incarnations: Incarnations,
-    /// Lately used files, the last used file last.
+    /// Recently used files; the most recently used file is the last.
     open: Mutex<Vec<OpenSegment>>,
     /// A descriptor that is closed when a segment needs a descriptor and the process can open no more.
     spare: Mutex<Option<OwnedFd>>,
@@ -59,10 +59,10 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Returns the log files of the environment with the control file contents `control`. Opens nothing yet.
+    /// Returns the log files of the environment whose control file has the contents `control`. Opens no file yet.
     pub fn new(directory: Arc<dyn Directory>, control: &Control) -> LogFiles {
         LogFiles {
-            // Where it is not known, a closed descriptor of the directory shows in the next call.
+            // If the identity is unknown, the next call on the directory fails if its descriptor is closed.
             home: directory.identity().ok().flatten(),
             directory,
             geometry: control.geometry(),
@@ -98,12 +98,12 @@ impl LogFiles {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a spare descriptor for the first segment that a flush needs; later segments are opened in its place.
+    /// Opens a spare descriptor. It is closed when a flush must open a segment and no descriptor is free.
     pub(crate) fn keep_spare(&self) {
         *self.spare() = self.directory.spare_descriptor();
     }
 
-    /// Opens segment `number`, or finds it open.
+    /// Opens segment `number`, or returns it if it is open.
     pub(crate) fn segment(&self, number: u32) -> Result<Opened> {
         let mut open = self.opened();
         if let Some(at) = open.iter().position(|known| known.number == number) {
@@ -131,7 +131,7 @@ impl LogFiles {
     /// Returns segment `number` for a flush, after a check of its descriptor; if this process last flushed into another
     /// segment, after a check of all descriptors.
     pub(crate) fn segment_to_write(&self, number: u32) -> Result<Opened> {
-        // Relaxed: the number decides about a check only.
+        // Relaxed: the number only decides whether to check.
         if self.written.swap(number, Ordering::Relaxed) != number {
             self.forget_foreign();
         } else if !planted("log: descriptors are checked at a new segment only") {
@@ -145,7 +145,7 @@ impl LogFiles {
     ///
     /// # Errors
     /// [`Error::Io`], not final, if the program has closed the descriptor, or the directory's. [`Error::Unusable`] if
-    /// another file or no file has the name: the bytes, and others before them, are in a file that no restart finds.
+    /// another file or no file has the name: the synced bytes, and earlier bytes, are in a file that no restart finds.
     pub(crate) fn check_in_place(&self, number: u32, file: &dyn File) -> Result<()> {
         self.check_home(Operation::Sync)?;
         let name = segment_name(number);
@@ -162,8 +162,8 @@ impl LogFiles {
         Err(Error::Unusable { file: place, what: what.into() })
     }
 
-    /// Checks that the descriptor of the directory is still that of the directory: the program may have closed it, and
-    /// opened a directory of its own, which may be another environment.
+    /// Checks that the directory's descriptor still belongs to the directory. The program may have closed the
+    /// descriptor and opened another directory, maybe the directory of another environment.
     ///
     /// # Errors
     /// [`Error::Io`], not final.
@@ -189,13 +189,13 @@ impl LogFiles {
         for known in foreign {
             tracing::warn!(
                 segment = known.number,
-                "the program has closed a descriptor of the log: the file is opened anew"
+                "the program has closed a descriptor of the log: the file is opened again"
             );
             std::mem::forget(known.file);
         }
     }
 
-    /// Opens segment `number` without a check of its header: to look for marks beyond a damaged place.
+    /// Opens segment `number` without a check of its header, for the search for marks beyond a damaged place.
     pub(crate) fn segment_unchecked(&self, number: u32) -> Result<Option<Arc<dyn File>>> {
         self.open_file(&mut self.opened(), number)
     }
@@ -217,7 +217,7 @@ impl LogFiles {
     }
 
     /// Opens the file `name`. At the process's limit of descriptors, closes open segments or the spare descriptor to
-    /// make room, so the process goes on with the descriptors that it has.
+    /// make room, so the process continues with the descriptors that it has.
     fn open_in_place(
         &self,
         open: &mut Vec<OpenSegment>,
@@ -238,8 +238,8 @@ impl LogFiles {
         self.opened().retain(|known| known.number != number);
     }
 
-    /// Copies the log's bytes from `from` on into `buffer` and returns their number: less than asked where a file ends,
-    /// is missing or is not the segment it should be.
+    /// Copies the log's bytes from `from` on into `buffer` and returns their number. The number is less than the length
+    /// of `buffer` if a file ends, is missing or has a wrong header.
     pub(crate) fn copy_out(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -277,9 +277,9 @@ impl LogFiles {
         Error::Corrupt { lsn, file, offset: place.offset, what }
     }
 
-    /// For each segment that begins in `from .. to`, writes a durable note into the segment before it: that the new
-    /// segment is begun, and that the log is durable up to `to`, where a record ends. The caller calls this when both
-    /// are true, and before any waiter gets an answer (PROTOCOLS L2). Returns the number of notes.
+    /// For each segment that begins in `from .. to`, writes a durable note into the segment before it. The note states
+    /// that the new segment has log, and that the log is durable up to `to`, where a record ends. The caller calls this
+    /// when both are true, and before any waiter gets an answer (PROTOCOLS L2). Returns the number of notes.
     pub(crate) fn note_begun(&self, from: Lsn, to: Lsn) -> Result<u64> {
         let first = self.geometry.locate(from);
         let begun = first.segment.max(2) + u32::from(first.segment > 1 && first.offset != SEGMENT_HEADER_BYTES);
@@ -298,8 +298,8 @@ impl LogFiles {
         Ok(notes)
     }
 
-    /// Returns up to where the log was durable when the segment after `number` was begun, by the note in segment
-    /// `number`.
+    /// Returns the durable end of the log when the segment after `number` got its first log, as the note in segment
+    /// `number` states it.
     pub(crate) fn noted_by(&self, number: u32) -> Result<Option<Lsn>> {
         let Opened::Good(file) = self.segment(number)? else { return Ok(None) };
         let mut block = vec![0; 4096];
@@ -308,8 +308,8 @@ impl LogFiles {
         Ok(durable.filter(|&durable| durable > self.geometry.end(number)))
     }
 
-    /// Returns why the file of segment `number` is not a whole segment, half a sentence; `None` if the segment is
-    /// whole.
+    /// Returns the reason why the file of segment `number` is not a whole segment, as half a sentence; `None` if the
+    /// segment is whole.
     pub(crate) fn why_not_whole(&self, number: u32) -> Result<Option<String>> {
         let name = segment_name(number);
         let why = match self.segment(number)? {
@@ -323,7 +323,7 @@ impl LogFiles {
         Ok(Some(format!("the file {name} {why}")))
     }
 
-    /// Writes the bytes of `from .. to` again as they are, and syncs them.
+    /// Reads the bytes of `from .. to`, writes the same bytes again, and syncs them.
     pub(crate) fn write_again(&self, from: Lsn, to: Lsn) -> Result<()> {
         let mut at = from;
         while at < to {
@@ -343,7 +343,7 @@ impl LogFiles {
     /// caller syncs the directory.
     ///
     /// # Errors
-    /// [`Error::Full`] and [`Error::Io`]: nothing is left behind.
+    /// [`Error::Full`] and [`Error::Io`]: no unfinished file is left.
     pub(crate) fn prepare_new(&self, number: u32, incarnation: u64) -> Result<()> {
         self.prepare_with(number, incarnation, &[])
     }
@@ -353,7 +353,8 @@ impl LogFiles {
         self.prepare_part(number, incarnation, contents, self.geometry.file_bytes(number))
     }
 
-    /// As [`LogFiles::prepare_with`], with blocks for the first `bytes` of the file only. The file has its whole length.
+    /// As [`LogFiles::prepare_with`], but only the first `bytes` of the file have blocks. The file has its whole
+    /// length.
     fn prepare_part(&self, number: u32, incarnation: u64, contents: &[u8], bytes: u64) -> Result<()> {
         self.discard_unfinished()?;
         let made = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
@@ -387,7 +388,8 @@ impl LogFiles {
             return self.prepare_part(number, incarnation, &[], range.end);
         };
         file.allocate(range.clone()).map_err(no_room)?;
-        // A file with no used byte was left whole by a dead preparer, or was recycled: its blocks were written before.
+        // A file without log was finished by a preparer that then died, or was recycled: its blocks were written
+        // before.
         if range.start > SEGMENT_HEADER_BYTES && file.notes_first_writes() {
             fill_with_zeros(&*file, range)?;
         }
@@ -413,12 +415,12 @@ impl LogFiles {
                     wanted = enough.next_multiple_of(BLOCK_BYTES).min(whole);
                 }
                 Err(libtp_io::Error::Full { .. }) if wanted - end == BLOCK_BYTES => break,
-                // Try half.
+                // Try half as many blocks.
                 Err(libtp_io::Error::Full { .. }) => {
                     let most = enough.next_multiple_of(BLOCK_BYTES).min(wanted);
                     wanted = most.min(end + ((wanted - end) / 2).next_multiple_of(BLOCK_BYTES));
                 }
-                // A file that may not be written needs no more blocks.
+                // A file that may not be written to needs no more blocks.
                 Err(libtp_io::Error::ReadOnly { .. } | libtp_io::Error::Denied { .. }) => return Ok(whole),
                 Err(error) => return Err(error.into()),
             }
@@ -426,8 +428,7 @@ impl LogFiles {
         Ok(end)
     }
 
-    /// Gives the blocks of segment `number` before the byte `end` of its file back to the disk. That log is read no
-    /// more.
+    /// Frees the blocks of segment `number` before the byte `end` of its file. The log in them is never read again.
     pub(crate) fn free_blocks(&self, number: u32, end: u64) -> Result<()> {
         let end = end - end % BLOCK_BYTES;
         if let Opened::Good(file) = self.segment(number)? {
@@ -439,7 +440,7 @@ impl LogFiles {
     /// Makes segment `number` from the file of segment `old`, which has the same size and is no longer needed.
     ///
     /// # Errors
-    /// As [`LogFiles::prepare_new`]; the old file is gone then.
+    /// As [`LogFiles::prepare_new`]; the old file is then removed.
     pub(crate) fn prepare_recycled(&self, old: u32, number: u32, incarnation: u64) -> Result<()> {
         self.check_home(Operation::Open)?;
         self.discard_unfinished()?;
@@ -449,7 +450,7 @@ impl LogFiles {
         let opened = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::Existing);
         let filled = match opened {
             Ok(file) => {
-                // Blocks that were given back on a full disk are missing.
+                // Blocks that were freed on a full disk are missing.
                 let whole = file.allocate(0..self.geometry.file_bytes(number)).map_err(no_room);
                 whole.and_then(|()| self.finish(&*file, number, incarnation))
             }

@@ -1,38 +1,38 @@
-//! The settings of the log. No setting is needed: the defaults serve from 1 MiB of log to any size.
+//! The settings of the log. No setting is needed: the defaults are suitable for logs of every size from 1 MiB.
 
 use crate::segment::Geometry;
 
 /// The log's settings. Sizes of segments are fixed when an environment is made and then kept in its control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of the first segment file, a power of two from 16 KiB. Each next one is twice as large.
+    /// Bytes of the first segment file, a power of two from 16 KiB. Each next file is twice as large.
     pub segment_bytes_first: u64,
     /// Bytes of the largest segment file, a power of two.
     pub segment_bytes_max: u64,
-    /// Bytes of one piece of the ring, a power of two from 4 KiB.
+    /// Bytes of one chunk of the ring, a power of two from 4 KiB.
     pub ring_chunk_bytes: u64,
-    /// The usual limit of the ring, in bytes: beyond it an appender flushes first. The ring exceeds it only if nothing
-    /// else helps.
+    /// The usual limit of the ring, in bytes. At the limit an appender flushes before it enlarges the ring. The ring
+    /// exceeds the limit only if a flush does not make enough room.
     pub ring_bytes_max: u64,
     /// Bytes of durable log that stay in the ring for readers.
     pub ring_bytes_kept: u64,
-    /// The paper's group threshold: with at least this many active transactions a commit waits for other commits. Zero,
-    /// the default: never wait on purpose.
+    /// The paper's group threshold: with at least this many active transactions a commit waits for other commits. With
+    /// zero, the default, no commit waits for others.
     pub group_threshold: u32,
-    /// The paper's wait threshold: flush once this share of the active transactions waits for it.
+    /// The paper's wait threshold: the log is flushed when this share of the active transactions waits for a flush.
     pub wait_threshold_percent: u32,
-    /// The paper's logdelay threshold: flush once this number of bytes is unflushed.
+    /// The paper's logdelay threshold: the log is flushed when this number of bytes is unflushed.
     pub log_delay_bytes: u64,
     /// The longest time that a commit waits for other commits, despite the thresholds.
     pub group_wait_micros_max: u64,
-    /// How old a relaxed commit may become before it is on the disk (PROTOCOLS L5).
+    /// The longest time between a relaxed commit and its flush to the disk (PROTOCOLS L5).
     pub relaxed_micros_max: u64,
-    /// With this number of unflushed bytes the background flush does not wait for the time.
+    /// With this number of unflushed bytes the background flush does not wait for `relaxed_micros_max`.
     pub relaxed_bytes_max: u64,
-    /// Bytes of recycled segments that may always lie ready ahead of the tail.
+    /// Bytes of recycled segments that are always kept ready ahead of the tail.
     pub recycled_bytes: u64,
-    /// The limit, beside one segment, of recycled bytes that lie ready if that much log was needed at once recently;
-    /// more is deleted. New log uses up the ready bytes; the passing of time does not.
+    /// The limit of recycled bytes that are kept ready if that much log was needed at once recently; one more segment
+    /// may be ready. Further segments are deleted. Only new log uses up the ready bytes, not the passing of time.
     pub recycled_bytes_max: u64,
 }
 

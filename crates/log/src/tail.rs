@@ -10,13 +10,13 @@
 //! 1. `ring_start <= durable <= tail <= ring_end`, `tail <= file_end` and `written_back <= tail`. All six only grow.
 //! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
-//! 4. `poison` is zero until a write or a sync fails, and never zero again.
+//! 4. `poison` is zero until a write or a sync fails; then it is never zero again.
 //! 5. These words and the words of the two roles check themselves ([`rio::Checked`]). A read of a word that a wild
 //!    store has damaged ends the region, before bytes in memory or in a file are overwritten because of it.
 //!
-//! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so each is the last store of its change and
-//! never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has not moved: the record does not
-//! exist, and the next append overwrites its bytes in the ring (D1, D3).
+//! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so the store into each of these words is the
+//! last store of its change and is never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has
+//! not moved: the record does not exist, and the next append overwrites its bytes in the ring (D1, D3).
 
 use libtp_process::{Latch, SessionId};
 use rio::{Bytes, Checkable, Checked, Offset, Word};
@@ -28,7 +28,7 @@ pub(crate) const DIRECTORY_CHUNKS: usize = 1024;
 /// The number of sessions that can wait for a flush and be woken; further sessions sleep in slices.
 pub(crate) const WAITERS: usize = 256;
 
-/// Where a chunk of the ring lies; zero is nowhere.
+/// The place of a chunk of the ring; zero if there is no chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk(u64);
 rio::bits!(Chunk: u64);
@@ -57,7 +57,7 @@ pub(crate) const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
 rio::shared! {
     /// A session that waits until the log is durable beyond an LSN.
     pub struct FlushWaiter {
-        /// The session; zero if the place is free. Taken by compare-and-swap.
+        /// The session; zero if the slot is free. A session takes the slot by compare-and-swap.
         pub session: Word<SessionId>,
         /// The session waits until the log is durable beyond this.
         pub lsn: Word<Lsn>,
@@ -65,21 +65,22 @@ rio::shared! {
 }
 
 rio::shared! {
-    /// The log manager's header in the region. Each group of eight words is a cache line of its own, so that appenders,
-    /// the leader of a flush and readers do not take lines from each other.
+    /// The log manager's header in the region. Each group of eight words has its own cache line, so that appenders, the
+    /// leader of a flush and readers do not share lines.
     pub struct LogHeader {
         /// Held for an append. Written by appenders.
         pub append: Latch,
         /// The end of the last published record.
         pub tail: Checked<Lsn>,
-        /// If lines are written back: all bytes of the ring below this are in memory.
+        /// If the library writes cache lines back: all bytes of the ring below this LSN are in memory.
         pub written_back: Checked<Lsn>,
         /// Zero: the rest of the appenders' line.
         pub spare_append: [Word<u64>; 5],
 
-        /// The ring has chunks up to here. Like the next seven words, written seldom and read by every reserve.
+        /// The ring has chunks up to this LSN. This word and the next seven are seldom written, and read by every
+        /// reserve.
         pub ring_end: Checked<Lsn>,
-        /// Segment files are ready up to here.
+        /// Segment files are ready up to this LSN.
         pub file_end: Checked<Lsn>,
         /// [`POISONED`] once a write or a sync of the log failed.
         pub poison: Word<u64>,
@@ -95,7 +96,7 @@ rio::shared! {
         /// lines are written back.
         pub lasting: Word<u64>,
 
-        /// Everything before is synced. Written by the leader of a flush.
+        /// The log before this LSN is synced. Written by the leader of a flush.
         pub durable: Checked<Lsn>,
         /// The leader of a flush; zero if there is no leader.
         pub leader: Checked<SessionId>,
@@ -105,20 +106,20 @@ rio::shared! {
         pub sync_count: Word<u64>,
         /// Bytes written to segment files by flushes.
         pub bytes_written: Word<u64>,
-        /// One more than the highest place of a waiter ever used.
+        /// One more than the highest slot of `waiters` that was ever used.
         pub waiter_high: Word<u64>,
-        /// The most bytes of log that were needed at once recently; a little less at each checkpoint.
+        /// The largest number of bytes of log that was needed at once recently. Each checkpoint lowers it a little.
         pub needed_lately: Word<u64>,
         /// The time of the last flush mark, in microseconds since 1970; zero if there is no mark (`clock.rs`).
         pub mark_time: Word<u64>,
 
         /// Held while chunks of the ring move.
         pub ring: Latch,
-        /// The ring has chunks from here on.
+        /// The ring has chunks from this LSN on.
         pub ring_start: Checked<Lsn>,
         /// The session that prepares or recycles segments; zero if there is no such session.
         pub preparer: Checked<SessionId>,
-        /// Records below are gone.
+        /// Records below this LSN are deleted.
         pub oldest: Checked<Lsn>,
         /// Bytes of a chunk, a power of two.
         pub chunk_bytes: Word<u64>,
@@ -129,7 +130,7 @@ rio::shared! {
         /// Where this region's log began: the end that restart found.
         pub start: Checked<Lsn>,
 
-        /// Where each chunk lies: the entry's index is the chunk's number modulo the directory's length.
+        /// The place of each chunk. The index of the entry is the chunk's number modulo the directory's length.
         pub directory: [Checked<Chunk>; 1024],
         /// The sessions that wait for a flush.
         pub waiters: [FlushWaiter; 256],
@@ -138,14 +139,14 @@ rio::shared! {
         pub files_inode: Word<u64>,
         /// When that directory was made, in nanoseconds since 1970.
         pub files_birth: Word<u64>,
-        /// Bytes of its path, for people.
+        /// The number of bytes of the path of that directory, for error texts.
         pub files_path_bytes: Word<u64>,
-        /// The least bound of relaxed commits of all processes that have attached, in microseconds; zero: no process has.
-        /// Only falls.
+        /// The smallest bound of relaxed commits of all processes that have attached, in microseconds. Zero if no
+        /// process has attached. It never grows.
         pub relaxed_bound: Word<u64>,
         /// Zero.
         pub spare_files: [Word<u64>; 4],
-        /// Its path, in the file system of the process that made the region.
+        /// The path of the directory of the segment files, in the file system of the process that made the region.
         pub files_path: [Word<u64>; 512],
     } size 16704
 }

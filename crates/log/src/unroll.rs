@@ -31,12 +31,12 @@ pub struct Unroll<'l> {
 }
 
 impl<'l> Unroll<'l> {
-    /// Begins with the record at `last`, the end of its chain; no records if `last` is no LSN.
+    /// Begins with the record at `last`, the end of its chain. Returns no records if `last` is `Lsn::NONE`.
     pub(crate) fn new(source: &'l dyn ReadRecord, last: Lsn) -> Unroll<'l> {
         Unroll { source, next: last }
     }
 
-    /// Goes on at `lsn` instead of the previous record: a CLR states where.
+    /// Continues at `lsn`, which a CLR states, instead of the previous record.
     pub fn continue_at(&mut self, lsn: Lsn) {
         self.next = lsn;
     }

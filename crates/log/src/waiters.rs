@@ -1,20 +1,20 @@
-//! The sessions that wait for a flush: a table in the region, and the promise that its leader sees the sleeping
-//! waiters.
+//! The sessions that wait for a flush: a table of slots in the region. The leader of the flush sees every sleeping
+//! waiter that has a slot.
 //!
 //! Invariants
-//! 1. A place belongs to its waiter from the swap that takes it to the swap that gives it back. The waiter itself gives
-//!    it back, or a leader that wakes the waiter because its record is durable.
-//! 2. A sleeping waiter with a place is woken by the leader that makes its record durable. Of the waiters whose records
+//! 1. A slot belongs to its waiter from the swap that takes it to the swap that frees it. Either the waiter frees the
+//!    slot, or a leader that wakes the waiter because its record is durable.
+//! 2. A sleeping waiter with a slot is woken by the leader that makes its record durable. Of the waiters whose records
 //!    are not yet durable, one is woken to lead the next flush.
 //!
-//! Why no wake is lost: a waiter takes its place, then looks at `durable`, `poison` and `leader`; a leader stores
-//! `durable`, gives up `leader`, then looks at the places. On both sides a full fence stands between the two, so the
-//! waiter sees the leader's stores, or the leader sees the waiter's place. (A lost wake would only cost a sleep of 5
+//! Why no wake is lost: a waiter takes its slot, then loads `durable`, `poison` and `leader`. A leader stores
+//! `durable`, frees `leader`, then loads the slots. On both sides a full fence separates the stores from the loads. So
+//! the waiter sees the leader's stores, or the leader sees the waiter's slot. (A lost wake would only cost a sleep of 5
 //! ms: PROTOCOLS D8.)
 //!
-//! If a waiter dies: its place is given back when the log is durable beyond the waiter's LSN.
+//! If a waiter dies: a leader frees its slot when the log is durable beyond the waiter's LSN.
 //!
-//! Generic over the words, so that loom runs this very code.
+//! The code is generic over the words, so that loom runs the same code.
 
 use std::sync::atomic::{fence, Ordering};
 
@@ -24,32 +24,32 @@ use rio::failpoint;
 use crate::tail::WAITERS;
 use crate::{LogManager, Lsn};
 
-/// The number of places that a waiter tries.
+/// The number of slots that a waiter tries.
 const PROBES: usize = 8;
 
-/// The words of the table, and the other words that a waiter looks at.
+/// The words of the table, and the other words that a waiter reads.
 pub(crate) trait WaiterTable {
-    /// The number of places.
+    /// The number of slots.
     const PLACES: usize;
-    /// Returns how far the log is durable; with acquire.
+    /// Returns the durable end of the log, by an acquire load.
     fn durable(&self) -> Lsn;
     fn is_poisoned(&self) -> bool;
-    /// Returns the session that has a place.
+    /// Returns the session that has the slot `place`.
     fn waiter_at(&self, place: usize) -> SessionId;
-    /// Replaces the session that has a place; acquire and release.
+    /// Replaces the session that has the slot `place`, with acquire and release. Returns whether it was `old`.
     fn swap_waiter(&self, place: usize, old: SessionId, new: SessionId) -> bool;
-    /// Returns the LSN that the waiter in a place waits for.
+    /// Returns the LSN that the waiter in the slot `place` waits for.
     fn wanted(&self, place: usize) -> Lsn;
     fn set_wanted(&self, place: usize, lsn: Lsn);
-    /// Returns one more than the highest place ever used.
+    /// Returns one more than the highest slot that was ever used.
     fn high(&self) -> usize;
     fn raise_high(&self, high: usize);
     fn full_fence(&self);
     fn wake(&self, session: SessionId);
 }
 
-/// Takes a place, and sleeps unless the record at `lsn` is durable, can never become durable, or `is_over`. The ticket
-/// for the sleep was taken before.
+/// Takes a slot, and sleeps unless the record at `lsn` is durable, can never become durable, or `is_over`. The caller
+/// took the ticket for the sleep before.
 pub(crate) fn wait(
     table: &impl WaiterTable,
     me: SessionId,
@@ -65,12 +65,12 @@ pub(crate) fn wait(
     }
     failpoint("log: woken, still has its place");
     if let Some(place) = place {
-        // The swap fails if a leader has given the place back already.
+        // The swap fails if a leader has freed the slot already.
         let _ = table.swap_waiter(place, me, SessionId::NONE);
     }
 }
 
-/// Takes a place; `None` if the nearest places are all taken: then the session sleeps without a wake.
+/// Takes a slot. Returns `None` if all slots that it tries are taken: then the session sleeps until its time is over.
 fn enter<B: WaiterTable>(table: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     let wanted = me.index() as usize;
     let mut places = (0..PROBES.min(B::PLACES)).map(|probe| (wanted + probe) % B::PLACES);
@@ -82,7 +82,7 @@ fn enter<B: WaiterTable>(table: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     Some(place)
 }
 
-/// Wakes every waiter whose record is durable, and one of the others to lead the next flush.
+/// Wakes every waiter whose record is durable, and one other waiter to lead the next flush.
 pub(crate) fn wake(table: &impl WaiterTable, durable: Lsn) {
     table.full_fence();
     let mut next_leader = SessionId::NONE;
@@ -91,8 +91,8 @@ pub(crate) fn wake(table: &impl WaiterTable, durable: Lsn) {
         if session == SessionId::NONE {
             continue;
         }
-        // A newcomer that has not yet stored its LSN may be taken for an older waiter: it is woken for nothing, and
-        // enters again.
+        // A waiter that has not yet stored its LSN may have the LSN of the slot's previous waiter. It is woken without
+        // need, and takes a slot again.
         if table.wanted(place) < durable {
             if table.swap_waiter(place, session, SessionId::NONE) {
                 failpoint("log: place given back, waiter not woken");
@@ -140,7 +140,8 @@ impl WaiterTable for LogManager {
         self.header.waiter_high.fetch_max(high as u64);
     }
     fn full_fence(&self) {
-        // SeqCst: orders this side's stores before its loads, against the other side's; see the top of the file.
+        // SeqCst: orders this session's stores before its loads, as the other session's fence does; see the top of the
+        // file.
         fence(Ordering::SeqCst);
     }
     fn wake(&self, session: SessionId) {

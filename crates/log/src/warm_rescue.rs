@@ -1,13 +1,13 @@
-//! Saving the log's tail from a region to the log files. The region survived a restart of the machine, or another build
-//! of the library made the region.
+//! Saving the log's tail from a region to the log files. The region has survived a restart of the machine, or another
+//! build of the library made the region.
 //!
 //! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system died, perhaps in the
 //! middle of a change. If the processor's cache was lost, a line of memory may have its contents at the last
-//! write-back, or any later contents. So the rescue trusts only consecutive records with good checksums, beginning at
-//! the known durable end of the log. The words of the log's header only state where to look; the invariants of
-//! `lasting.rs` guarantee that this is enough.
+//! write-back, or any later contents. So the rescue trusts only consecutive records with right checksums, beginning at
+//! the known durable end of the log. The words of the log's header only state where the search begins; the invariants
+//! of `lasting.rs` guarantee that this is enough.
 //!
-//! If we die here: the region is unchanged, and the next process to open does the same again.
+//! If we die here: the region is unchanged, and the next process that opens the environment does the same again.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{Control, Error, LogFiles, Lsn, Rescued, Result};
 
 /// Writes the log's tail from the region to the log files and syncs the files, so that restart finds the tail there.
 /// Returns `None` if the region has no log that can be trusted. No other process uses the region. If a wild store has
-/// damaged the words that state where to look, the records that verify are kept, as in
+/// damaged the words that state where the search begins, the records with a right checksum are saved, as in
 /// [`rescue_ring`](crate::rescue_ring).
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub fn rescue_survivor(region: &Region, directory: &Arc<dyn Directory>, control:
     }
     reach_to(from, &header, &ring, &files, control)?;
     // If a record in the ring is damaged, the files may have more records than the ring, even if a sync failed. Then
-    // the files are not made anew.
+    // no new files are made.
     if header.poison.load() == POISONED && from.plus(bytes.len() as u64) == tail {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {
@@ -65,7 +65,7 @@ fn ends(header: &LogHeader, control: &Control) -> Option<(Lsn, Lsn)> {
         && sizes == (control.segment_bytes_first, control.segment_bytes_max);
     let is_named = header.directory.iter().all(|entry| entry.try_load().is_some());
     let (durable, tail) = (header.durable.try_load()?, header.tail.try_load()?);
-    // The note `lasting` states how old the words may be.
+    // The word `lasting` states how old the other words may be.
     Lasting::try_from_word(header.lasting.load())?;
     (is_ours && is_named && is_chunk(header.chunk_bytes.get()) && durable >= Lsn::FIRST).then_some((durable, tail))
 }
@@ -93,7 +93,7 @@ fn answered(header: &LogHeader) -> Option<Lsn> {
     }
 }
 
-/// Returns the ring's bytes from `from` on, as far as they are consecutive good records with this incarnation.
+/// Returns the ring's bytes from `from` on, as far as they are consecutive valid records of this incarnation.
 fn good_bytes(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let end = ring.held_to(from, tail);
     let mut bytes = vec![0; usize::try_from(end.since(from)).unwrap_or(0) & !7];

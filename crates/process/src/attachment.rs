@@ -1,17 +1,17 @@
-//! The table of attached processes: a slot for each open environment of each process, and the judgement whether its
-//! process is dead (PROTOCOLS D9).
+//! The table of attached processes: a slot for each open environment of each process, and the check whether the process
+//! of a slot is dead (PROTOCOLS D9).
 //!
-//! A slot's name is also its *seat*: a lock that the kernel drops when the process is gone. The environment's door
-//! keeps the seats ([`Seats`]; it locks bytes of the control file). A process first takes the seat, then marks the
-//! slot as attached, then lets sessions join. So no session ever belongs to a seat that is not taken yet.
+//! A slot's name is also its *seat*: a lock that the kernel drops when the process ends. The environment
+//! implements the seats ([`Seats`]) by locks on bytes of the control file. A process first takes the seat, then marks
+//! the slot as attached, then lets sessions join. So no session ever belongs to a seat that is not taken yet.
 //!
 //! Invariants
-//! 1. A slot whose process died stays as it is while a session of it is left. So no newcomer gets the name and the
-//!    seat of a process that is not repaired yet.
+//! 1. The slot of a dead process stays as it is while a session of that process is not repaired. So no new process gets
+//!    the name and the seat of a process that is not repaired yet.
 //! 2. pid, start time and namespaces are stored before the word that marks the slot as attached.
 //!
-//! The door lets one process attach at a time. If we die here: the slot is claimed and its seat is free, or will be
-//! in a moment; the next process that attaches gives the slot back.
+//! The environment lets one process attach at a time. If we die here: the slot is claimed and its seat is free, or will
+//! be free in a moment; the next process that attaches frees the slot.
 
 use std::sync::Arc;
 
@@ -26,28 +26,28 @@ use crate::{Error, Result};
 pub(crate) const FIRST_PROCESSES: u32 = 16;
 const CLAIMED: u64 = 1 << (INDEX_BITS + GENERATION_BITS);
 const ATTACHED: u64 = 2 << (INDEX_BITS + GENERATION_BITS);
-/// As many as an index can name, in whole chunks of the slab.
+/// The largest number of slots that an index can name, in whole chunks of the slab.
 const PROCESSES_MAX: u32 = (1 << INDEX_BITS) - FIRST_PROCESSES;
 /// The number of names tried for one slot: a seat may still be held by a process that was attached to another region.
 const SEATS_TRIED: u32 = 1000;
 
-/// The locks by which the kernel tells which processes are gone. Numbers are below 2^36.
+/// The locks by which the kernel shows which processes have ended. A seat's number is below 2^36.
 pub trait Seats: Send + Sync {
-    /// Takes a seat. Returns false if another process has it. The kernel frees the seat when this process is gone.
+    /// Takes a seat. Returns false if another process has it. The kernel frees the seat when this process ends.
     ///
     /// # Errors
     /// Any failure other than a lock that is taken.
     fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Gives a seat back.
+    /// Releases a seat.
     fn give_back(&self, seat: u64);
 
     /// Returns whether certainly no other process has the seat.
     fn is_free(&self, seat: u64) -> bool;
 }
 
-/// The state of a process slot: the name of its present or last tenant, and whether the tenant is claimed, attached
-/// or gone.
+/// The state of a process slot: the name of its present or last tenant, and whether the slot is claimed, attached or
+/// free.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tenant(u64);
 bits!(Tenant: u64);
@@ -94,7 +94,8 @@ shared! {
         pub(crate) pid_namespace: Word<u64>,
         /// The inode of the time namespace that the start time counts in. Zero if there are none.
         pub(crate) time_namespace: Word<u64>,
-        /// Checksum of all that while a process is attached: the judgement of life must not depend on a wild store.
+        /// Checksum of the tenant's name and of the four fields above while a process is attached. A wild store must
+        /// not change the answer whether the process lives.
         pub(crate) check: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 2],
@@ -102,8 +103,8 @@ shared! {
 }
 
 impl ProcessSlot {
-    /// Returns the known facts about the process, or no facts if the checksum is wrong; then only its seat tells
-    /// whether it lives.
+    /// Returns the known facts about the process, or zeros if the checksum is wrong; then only the seat tells whether
+    /// the process lives.
     pub(crate) fn identity(&self) -> Identity {
         let name = self.tenant.load().id();
         let found = Identity {
@@ -137,7 +138,7 @@ fn checksum(name: AttachmentId, process: Identity) -> u64 {
     words.into_iter().fold(1, |sum: u64, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
 }
 
-/// The table of attached processes, as one of them sees it.
+/// One process's handle to the table of attached processes.
 pub(crate) struct Attachments {
     slots: Slab<ProcessSlot>,
     seats: Option<Arc<dyn Seats>>,
@@ -168,13 +169,13 @@ impl Attachments {
         Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId::NONE })
     }
 
-    /// Makes this table ask the seats too whether a process lives.
+    /// Adds the seats, which are then also asked whether a process lives.
     pub(crate) fn asking(mut self, seats: Arc<dyn Seats>) -> Attachments {
         self.seats = Some(seats);
         self
     }
 
-    /// Returns whether it was opened to look, without attaching.
+    /// Returns whether the table was opened without attaching.
     pub(crate) fn only_looks(&self) -> bool {
         self.own == AttachmentId::NONE
     }
@@ -196,7 +197,7 @@ impl Attachments {
                 if self.slots.capacity() >= PROCESSES_MAX {
                     return Err(Error::TooManyProcesses { limit: self.slots.capacity() });
                 }
-                // No other process is here: the door lets one attach at a time.
+                // No other process is here: the environment lets one process attach at a time.
                 self.slots.grow()?;
                 continue;
             };
@@ -243,7 +244,7 @@ impl Attachments {
         &self.process
     }
 
-    /// Returns whether the process of that attach lives, or cannot be known to be gone.
+    /// Returns whether the process of that attach lives, or is not known to have ended.
     pub(crate) fn lives(&self, id: AttachmentId) -> bool {
         if id == self.own {
             return true;
@@ -256,7 +257,8 @@ impl Attachments {
             return false;
         }
         let has_ended = self.process.has_ended(slot.identity());
-        // A process that left meanwhile is gone, like a dead one; a newcomer in its slot has another name.
+        // A process that left meanwhile counts as ended, like a dead process; the next process in its slot has another
+        // name.
         !has_ended && slot.tenant.load().id() == id
     }
 
@@ -276,7 +278,7 @@ impl Attachments {
         self.slot(id).map(ProcessSlot::identity)
     }
 
-    /// Returns every other attach, the dead included.
+    /// Returns every other attach, including attaches of dead processes.
     pub(crate) fn others(&self) -> impl Iterator<Item = (AttachmentId, Identity)> + '_ {
         let attached = |(_, slot): (u32, &ProcessSlot)| {
             let tenant = slot.tenant.load();
@@ -290,22 +292,22 @@ impl Attachments {
         self.others().any(|(id, identity)| self.process.sees_stopped(identity) && self.lives(id))
     }
 
-    /// Gives back the slots of dead processes that have no session left. Such a process cannot get another session,
-    /// so any number of callers may do this at any time.
+    /// Frees the slots of dead processes that have no session left. Such a process cannot get another session, so any
+    /// number of callers may do this at any time.
     pub(crate) fn forget_gone(&self, sessions: &Slab<SessionSlot>) {
         for (_, slot) in self.all() {
             let tenant = slot.tenant.load();
             let gone = !tenant.is_free() && !self.lives(tenant.id()) && !has_sessions(sessions, tenant.id());
             // Without seats a claim in progress cannot be told from an abandoned one.
             if gone && (tenant.is_attached() || self.seats.is_some()) {
-                // A failure means that another process has done it.
+                // A failure means that another process has freed the slot.
                 let _ = slot.tenant.compare_exchange(tenant, tenant.left());
             }
         }
     }
 
-    /// Leaves the table. The slot stays taken while a session of this attach is left, which is then repaired like a
-    /// dead one.
+    /// Leaves the table. The slot stays taken while this attach still has a session; that session is then repaired like
+    /// a dead session.
     pub(crate) fn detach(&self, sessions: &Slab<SessionSlot>) {
         if !self.process.is_current() {
             return;
@@ -319,12 +321,12 @@ impl Attachments {
             rio::planted::linger();
             tenant = slot.tenant.load();
         }
-        // A failure means that another process saw our seat free and did it; a newcomer may have the slot by now,
-        // under another name.
+        // A failure means that another process saw our seat free and has freed the slot; a new process may have the
+        // slot now, under another name.
         let _ = slot.tenant.compare_exchange(tenant, tenant.left());
     }
 
-    /// Gives the seat back.
+    /// Releases the seat.
     pub(crate) fn give_back_seat(&self) {
         if !self.process.is_current() || self.only_looks() {
             return;

@@ -1,9 +1,10 @@
 //! Cancelling the waits of this process from outside, for example from a signal handler.
 //!
 //! [`cancel_waits`] changes one number of this process and does nothing else, so a signal handler may call it at any
-//! instruction. A session notes the number when a transaction begins ([`Session::heed_cancels`](crate::Session::heed_cancels)), and a wait ends
-//! when the number has changed ([`Session::is_cancelled`](crate::Session::is_cancelled)). So a call before the transaction begins to wait is not
-//! lost. The call wakes no session: a waiter looks again within [`SLEEP_MAX`](crate::SLEEP_MAX).
+//! instruction. A session notes the number when a transaction begins
+//! ([`Session::heed_cancels`](crate::Session::heed_cancels)), and a wait ends when the number has changed
+//! ([`Session::is_cancelled`](crate::Session::is_cancelled)). So a call that comes before the wait begins is not lost.
+//! The call wakes no session: a waiter checks the number again within [`SLEEP_MAX`](crate::SLEEP_MAX).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

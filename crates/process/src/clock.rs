@@ -1,7 +1,7 @@
-//! The two clocks: how much time has passed, and what time it is.
+//! The two clocks: the time since the machine started, and the time of day.
 //!
 //! Every duration that processes share comes from the time since the machine started, `CLOCK_BOOTTIME`. This clock is
-//! never set, all processes of the machine read the same time, and it goes on while the machine is suspended. The
+//! never set, all processes of the machine read the same time, and it continues while the machine is suspended. The
 //! wall clock may jump: the library reads it only for times that it shows to people or gets from them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,8 +13,8 @@ use rustix::time::{clock_gettime, ClockId};
 /// Microseconds that tests add to the wall clock of this process.
 static SHIFT: AtomicI64 = AtomicI64::new(0);
 
-/// Returns the microseconds since the machine started. Every duration in shared memory is a difference of two of
-/// these.
+/// Returns the microseconds since the machine started. Every duration in shared memory is the difference of two
+/// such times.
 pub fn boot_micros() -> u64 {
     if planted("process: durations come from the wall clock") {
         return wall_micros();

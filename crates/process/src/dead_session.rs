@@ -1,18 +1,19 @@
 //! The repair of one dead session among living sessions (PROTOCOLS D4, D5).
 //!
-//! The right to repair is a word in the dead session's slot. A repairer takes it by compare-and-swap with its own
-//! session, and it is free again when the repairer is dead. The repairer works *in the dead session's name*: with the
-//! dead session's undo log, and under the latches that it died with.
+//! The right to repair is a word in the dead session's slot. A repairer stores its own session there by
+//! compare-and-swap. The right is free again when the repairer is dead. The repairer works *in the dead session's
+//! name*: with the dead session's undo log, and under the latches that the dead session held.
 //!
 //! The order is the order of D4: [`DeadSession::roll_back`]; then the caller redoes the record whose append is noted
-//! ([`DeadSession::noted_append`]) on each of its pages that is older; [`DeadSession::release_latches`] gives the
-//! latches back, last. All of that needs no latch and no disk, so a waiter for a latch of the dead session does it,
-//! whatever the waiter holds itself. The rest (transactions, pins) needs latches, and a session that holds none does
-//! it; [`DeadSession::bury`] then frees the slot.
+//! ([`DeadSession::noted_append`]) on each of its pages that is older; [`DeadSession::release_latches`]
+//! releases the latches, last. These steps need no latch and no disk, so a session that waits for a latch of the dead
+//! session does them, even if it holds latches itself. The rest (transactions, pins) needs latches, so a session that
+//! holds no latch does it; [`DeadSession::bury`] then frees the slot.
 //!
-//! If we die here: the slot still has all the notes, and the next repairer begins again. Each step done twice is the
-//! same as once. But the roll-back of our own open section also takes back its changes to the dead session's slot. So
-//! a dead repairer's right is taken only after its own section was rolled back ([`ProcessManager::dead_repairer`]).
+//! If we die here: the slot still has all the notes, and the next repairer begins again. Each step may be done twice.
+//! But the rollback of the dead repairer's open section also undoes that section's changes to the first dead session's
+//! slot. So a dead repairer's right is taken only after its section was rolled back
+//! ([`ProcessManager::dead_repairer`]).
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -41,7 +42,7 @@ impl ProcessManager {
             self.give_up(&what);
         }
         let mut dead = Vec::new();
-        // Ask once for each process: that may take a system call or two.
+        // Asked once for each process: the answer may take a system call or two.
         let mut known = HashMap::new();
         for (index, slot) in self.slots() {
             let status = slot.status.load();
@@ -65,7 +66,7 @@ impl ProcessManager {
         self.slots().any(|(_, slot)| slot.status.load().state() == State::Dead)
     }
 
-    /// Returns the number of dead sessions that were repaired while others lived.
+    /// Returns the number of dead sessions that were repaired while other sessions lived.
     pub fn repaired_count(&self) -> u64 {
         self.0.header.repaired.load()
     }
@@ -93,7 +94,7 @@ impl ProcessManager {
             return None;
         }
         if status.state() == State::Alive {
-            // A failure means that another session has marked it, or buried it.
+            // A failure means that another session has marked or buried the dead session.
             let _ = slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
         failpoint("repair: found dead, claim not taken");
@@ -106,7 +107,8 @@ impl ProcessManager {
             return None;
         }
         failpoint("repair: claim taken");
-        // The session may have been buried, and its slot have a new tenant, before the right was ours.
+        // Before this session took the right, the dead session may have been buried, and its slot may have a new
+        // tenant.
         let still = self.slot(dead).is_some_and(|slot| slot.status.load().state() == State::Dead);
         let Some(log) = slot.undo.load().filter(|_| still) else {
             // A session that died before it had an undo log held nothing.
@@ -132,7 +134,7 @@ impl DeadSession<'_> {
         &self.stand_in
     }
 
-    /// Rolls the open section back. Returns the number of before-images put back.
+    /// Rolls the open section back. Returns the number of restored before-images.
     pub fn roll_back(&self) -> usize {
         failpoint("repair: before the dead session's section is rolled back");
         if planted("process: sections of dead sessions are not rolled back") {
@@ -148,22 +150,22 @@ impl DeadSession<'_> {
         is_noted.then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
     }
 
-    /// Returns what the dead session had in hand; zero for nothing.
+    /// Returns the number of the object that the dead session had taken from a list; zero for no object.
     pub fn in_hand(&self) -> u64 {
         self.slot().in_hand.load()
     }
 
-    /// Returns the places where it had pins, or may have had.
+    /// Returns the places at which the dead session had pins, or may have had pins.
     pub fn pins(&self) -> impl Iterator<Item = u64> + '_ {
         self.slot().pins.iter().map(|note| note.load()).filter(|note| note.place() != 0).map(|note| note.place())
     }
 
-    /// Returns whether it had more pins than notes: then it may have had a pin anywhere.
+    /// Returns whether the dead session had more pins than notes: then it may have had a pin at any place.
     pub fn has_unnoted_pins(&self) -> bool {
         self.slot().pins_unnoted.load() != 0
     }
 
-    /// Clears its notes of pins: the counts no longer include them.
+    /// Clears the dead session's notes of pins: the counts no longer include the pins.
     pub fn forget_pins(&self) {
         failpoint("repair: pins recounted, still noted");
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
@@ -184,7 +186,8 @@ impl DeadSession<'_> {
         failpoint("repair: frame put back, section open");
     }
 
-    /// Gives all its latches back. The noted record was redone, so its note is cleared first.
+    /// Releases all latches of the dead session. The noted record was redone, so the note of the append is cleared
+    /// first.
     pub fn release_latches(&self) {
         failpoint("repair: redone, append still noted");
         self.stand_in.clear_append();
@@ -210,17 +213,17 @@ impl DeadSession<'_> {
         }
     }
 
-    /// Returns whether its latches were given back, and so whether all earlier steps are done.
+    /// Returns whether the dead session's latches were released, and so whether all earlier steps are done.
     pub fn is_let_go(&self) -> bool {
         let holds = self.slot().notes.iter().any(|note| note.load().place() != 0);
         !holds && self.slot().append_lsn.load() == 0 && !self.stand_in.undo().has_images()
     }
 
-    /// Frees the slot: nothing of the dead session is left. The right to repair is given back after that; otherwise
-    /// another repairer could take it and free the slot again when it has a new tenant.
+    /// Frees the slot: nothing of the dead session is left. Then releases the right to repair. In the other order,
+    /// another repairer could take the right and free the slot again when it has a new tenant.
     ///
-    /// If we die here, or are stopped: the right names the former tenant of the slot only, so it does not keep other
-    /// sessions from repairing the next tenant.
+    /// If we die here, or are stopped: the right names only the former tenant of the slot, so other sessions can repair
+    /// the next tenant.
     ///
     /// `learned` is the time when the repairer learned of the death.
     pub fn bury(self, learned: Instant) {
@@ -246,7 +249,8 @@ impl DeadSession<'_> {
 
 impl Drop for DeadSession<'_> {
     fn drop(&mut self) {
-        // Fails if we were taken for dead, or stood still since the burial until the next tenant was repaired.
+        // Fails if another session considered this session dead, or if this session was stopped between the burial and
+        // the repair of the next tenant.
         let own = Claim::new(self.by, self.id().generation());
         let _ = self.slot().reaper.compare_exchange(own, Claim::NONE);
     }

@@ -1,11 +1,11 @@
 //! The errors of the process manager, in sentences that state what to do.
 
-/// A session could not join, or the process manager could not be opened.
+/// The reason why a session could not join, or why the process manager could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The region could not grow, or is not usable. Nothing was changed.
-    #[error("shared memory has no room for one more session: {0}")]
+    #[error("the shared memory cannot take one more session: {0}")]
     Region(#[from] rio::Error),
     /// There are as many sessions as a latch word can name.
     #[error("the environment already has {limit} sessions (threads at work), which is the maximum; nothing was changed. End some threads or processes that use it")]
@@ -13,7 +13,7 @@ pub enum Error {
         /// The greatest number allowed.
         limit: u32,
     },
-    /// There are as many attached processes as a slot's name can tell apart.
+    /// There are as many attached processes as the index of a process slot can number.
     #[error("the environment is already open {limit} times, which is the maximum; nothing was changed. Close it in some processes")]
     TooManyProcesses {
         /// The greatest number allowed.
@@ -22,7 +22,7 @@ pub enum Error {
     /// The lock by which others learn of this process's death cannot be taken.
     #[error("this process cannot take the file lock by which other processes notice its death: {0}. Nothing was changed; put the environment on a filesystem with file locks, or close it in some processes")]
     Seat(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The environment was opened only to look.
+    /// The handle observes the environment without a seat, so it cannot have sessions.
     #[error("this handle was opened only to look at the other processes, and cannot read or change data. Nothing was changed; open the environment with `Env::open`")]
     OnlyLooks,
     /// The region has no process manager.

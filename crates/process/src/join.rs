@@ -1,11 +1,11 @@
-//! Joining and leaving: a thread takes a session slot and gives it back.
+//! Joining and leaving: a thread takes a session slot and frees it.
 //!
 //! A thread takes a slot by one compare-and-swap that also names the tenant, so no latch is needed and no session
-//! waits for a newcomer. A slot's first tenant makes its undo log, which stays with the slot.
+//! waits for a new session. A slot's first tenant makes an undo log, which stays with the slot.
 //!
 //! If we die here: between the swap and the return, the slot is marked alive in our name, and is repaired like any
-//! other. While slots are added, the claim names our attach, and the next session that needs slots takes the claim
-//! over.
+//! other slot. While slots are added, the claim (`growing`) names our attach, and the next session that needs slots
+//! takes the claim over.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl ProcessManager {
         Ok(log)
     }
 
-    /// Adds slots, or waits a moment while another session does.
+    /// Adds slots, or waits a moment while another session adds slots.
     fn add_slots(&self) -> Result<()> {
         let growing = &self.0.header.growing;
         let me = self.0.attachments.own().raw();
@@ -101,7 +101,7 @@ impl ProcessManager {
 }
 
 impl SessionSlot {
-    /// Gives the slot back. The tenant holds nothing any more.
+    /// Frees the slot. The tenant holds nothing any more.
     pub(crate) fn leave(&self) {
         failpoint("session: about to leave");
         self.clear();

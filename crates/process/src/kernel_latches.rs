@@ -1,4 +1,5 @@
-//! Ordinary latches with the cost of the kernel's semaphores: LIBTP figure 5, in a build for it alone.
+//! Ordinary latches with the cost of the kernel's semaphores, for LIBTP figure 5. Only a build for that figure has
+//! them.
 //!
 //! Without the feature `kernel-latches` this module does not exist.
 
@@ -7,12 +8,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::os::{add_to_semaphore, SemaphoreSet};
 
-/// Latches pay to no semaphore.
+/// The value of `PAID_TO` if latches call no semaphore.
 const NONE: i32 = -1;
-/// More than the latches held at one time, so that no call waits; half of a semaphore's largest value.
+/// The semaphore's first value: more than the latches held at one time, so that no call waits, and half of a
+/// semaphore's largest value.
 const VALUE: i16 = 16_000;
 
-/// The semaphore that latches of this process pay to.
+/// The semaphore that the latches of this process call.
 static PAID_TO: AtomicI32 = AtomicI32::new(NONE);
 
 /// The price of the paper's synchronisation for a program that runs on ordinary latches. While this lives, every latch
@@ -20,11 +22,11 @@ static PAID_TO: AtomicI32 = AtomicI32::new(NONE);
 /// release. The figure's runs had one user, so no session waited for its semaphores, either.
 ///
 /// One value works at a time: if a second value is made, the first has no effect any more.
-#[must_use = "latches cost what they always do when it is dropped"]
+#[must_use = "latches have their usual cost again when this is dropped"]
 pub struct KernelLatches(SemaphoreSet);
 
 impl KernelLatches {
-    /// Makes the semaphore. Latches cost a call from here on.
+    /// Makes the semaphore. From here on, each latch calls the semaphore.
     ///
     /// # Errors
     /// The error of `semget`: semaphores are not allowed here, or there are too many.
@@ -35,7 +37,7 @@ impl KernelLatches {
         Ok(KernelLatches(semaphore))
     }
 
-    /// Returns the number of latches that may still be taken: one less for each held latch that was paid for.
+    /// Returns the semaphore's value: the first value minus the number of held latches that called the semaphore.
     ///
     /// # Errors
     /// The error of `semctl`.
@@ -46,18 +48,18 @@ impl KernelLatches {
 
 impl Drop for KernelLatches {
     fn drop(&mut self) {
-        // A later value's semaphore stays in place.
+        // If a second `KernelLatches` was made, its semaphore stays in `PAID_TO`.
         let _ = PAID_TO.compare_exchange(self.0.id(), NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// Pays for a latch that is taken, if there is a price.
+/// Calls the semaphore for a latch that is taken, if there is a semaphore.
 #[inline]
 pub(crate) fn pay_acquire() {
     pay(-1);
 }
 
-/// Pays for a latch that is released.
+/// Calls the semaphore for a latch that is released, if there is a semaphore.
 #[inline]
 pub(crate) fn pay_release() {
     pay(1);

@@ -4,8 +4,8 @@
 //! spinlock is unavailable". The word and its state machine are in `latch_word.rs`.
 //!
 //! Invariants
-//! 1. A session waits only for latches of higher rank than it holds (`rank.rs`).
-//! 2. Every latch that a session holds or wants is in its notes (`notes.rs`), also between any two instructions.
+//! 1. A session waits only for a latch of higher rank than all latches that it holds (`rank.rs`).
+//! 2. Between any two instructions, every latch that a session holds or wants is in its notes (`notes.rs`).
 //! 3. A latch is never upgraded.
 //!
 //! If the holder dies: the word still names it. A waiter checks every [`SLEEP_MAX`] whether the holder lives, and
@@ -48,17 +48,18 @@ shared! {
 /// The kind of wait that tools see for a long wait for a latch, with the latch's place as the subject.
 pub const WAITS_FOR_LATCH: u32 = 2;
 
-/// The number of looks at the word before the first yield: meanwhile a holder may finish on another processor.
+/// The number of checks of the word before the first yield: meanwhile a holder may finish on another processor.
 const PAUSES: u32 = 100;
-/// The number of further looks before a sleep, each after a yield: a holder may be waiting for this processor.
+/// The number of further checks before a sleep, each after a yield: a holder may be waiting for this processor.
 const YIELDS: u32 = 2;
-/// The sleep between looks at a frozen word.
+/// The sleep between checks of a frozen word.
 const THAW: Duration = Duration::from_micros(100);
-/// The number of looks of a session that releases while it unwinds. After that the count stays wrong until another
-/// session finds it.
+/// The number of checks of a frozen word by a session that releases while it unwinds. After that it gives up, and the
+/// count stays wrong until another session corrects it.
 const THAWS_UNWINDING: u32 = 1000;
-/// The number of consecutive looks that must find a word not explained by its holders' notes before the word counts
-/// as damaged. A holder often releases and comes back between two of our loads, but not every time.
+/// The number of consecutive checks that must find a word not explained by its holders' notes before the word counts
+/// as damaged. A holder often releases the latch and takes it again between two loads of one check, but not in each
+/// check.
 const DOUBTS: u32 = 16;
 /// The bound of the first sleep; each further bound is twice as long, up to [`SLEEP_MAX`].
 const SLEEP_FIRST: Duration = Duration::from_micros(100);
@@ -133,8 +134,8 @@ impl Latch {
         (self.owner() == Some(session.id())).then_some(ExclusiveGuard { latch: self, session, note })
     }
 
-    /// Checks whether a holder is dead; if so, gives that session's latches back. For a caller that only ever tries
-    /// the latch.
+    /// Checks whether a holder is dead; if so, releases that session's latches. For a caller that only tries the latch
+    /// and never waits.
     #[cold]
     pub fn help_the_dead_holder(&self, session: &Session) {
         let _ = self.look_for_the_dead(session);
@@ -148,7 +149,7 @@ impl Latch {
     }
 
     /// Returns whether the living sessions' notes do not explain the word at this moment. A session should then wait
-    /// for the latch properly, which settles the doubt. For a caller that only ever tries the latch.
+    /// for the latch, which corrects a damaged word. For a caller that only tries the latch and never waits.
     #[cold]
     pub fn is_doubtful(&self, session: &Session) -> bool {
         !self.look_for_the_dead(session)
@@ -200,8 +201,8 @@ impl Latch {
         latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
-    /// Looks after a whole time-out: the holder may be dead, or no session may hold the latch. Returns false if the
-    /// living sessions' notes do not explain the word, which may be so for a moment only.
+    /// Checks the word after a whole time-out: the holder may be dead, or no session may hold the latch. Returns false
+    /// if the living sessions' notes do not explain the word, which may be true for only a moment.
     fn look_for_the_dead(&self, session: &Session) -> bool {
         let (processes, place) = (session.processes(), session.place_of(self));
         let seen = self.word.load();
@@ -218,7 +219,7 @@ impl Latch {
             }
             None => (None, true),
         };
-        // A holder that released and left since is not dead: then the word has changed.
+        // If the holder has released the latch and left, the word has changed: that session is not dead.
         let is_same = self.word.load() == seen;
         if let Some(dead) = dead.filter(|_| is_same) {
             processes.meet_dead(session, dead);
@@ -235,8 +236,8 @@ impl Latch {
         }
     }
 
-    /// Handles a word that the notes have not explained for long: a wild store has hit it. A wrong count is
-    /// corrected. A wrong owner would never release, so the region is given up.
+    /// Handles a word that the notes did not explain in several checks: a wild store has hit it. Corrects a wrong
+    /// count. A wrong owner would never release the latch, so the region is given up.
     #[cold]
     fn doubt(&self, session: &Session) {
         let seen = self.word.load();
@@ -264,7 +265,7 @@ impl Session {
 }
 
 impl crate::ProcessManager {
-    /// Returns whether that living session has noted that it holds, or wants, the latch at `place` exclusively.
+    /// Returns whether the session `owner` has noted that it holds, or wants, the latch at `place` exclusively.
     fn has_noted(&self, owner: SessionId, place: u64) -> bool {
         let about = |note: &Note| note.is_exclusive() && note.is_about(place);
         self.slot(owner).is_some_and(|slot| slot.notes.iter().any(|note| about(&note.load())))
@@ -286,14 +287,14 @@ struct Waiting<'l> {
     latch: &'l Latch,
     session: &'l Session,
     note: NoteNumber,
-    /// The note when wanting, holding, releasing.
+    /// The note while the session wants, holds, and releases the latch.
     states: [Note; 3],
     /// The number of consecutive looks at which the notes did not explain the word.
     doubts: Cell<u32>,
     /// The number of waits for a frozen word.
     thaws: Cell<u32>,
     began: Instant,
-    /// The statement for the tools, once the wait is long.
+    /// The description of the wait for the tools, once the wait is long.
     said: OnceCell<LongWait<'l>>,
 }
 
@@ -320,7 +321,7 @@ impl<'l> Waiting<'l> {
         }
     }
 
-    /// Looks at the word after a whole time-out.
+    /// Checks the word after a whole time-out, and counts consecutive checks without an explanation.
     fn look(&self) {
         let is_sane = self.latch.look_for_the_dead(self.session);
         let doubts = if is_sane { 0 } else { self.doubts.get() + 1 };
@@ -365,7 +366,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         }
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
         if bound < SLEEP_MAX {
-            // Too soon to suspect that a session is dead.
+            // The sleep was too short to suspect that a session is dead.
             outcome = Wait::Woken;
         }
         if outcome == Wait::TimedOut {
@@ -384,7 +385,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         self.session.leave_if_late();
         self.thaws.set(self.thaws.get() + 1);
         self.session.write_note(self.note, self.states[1]);
-        // No session wakes us: a reaper counts only for a moment.
+        // No session wakes this session: a reaper needs only a moment to count.
         if os::sleep_on_latch(word, word.look(), Class::Reader, THAW) == Wait::TimedOut {
             self.look();
         }
@@ -468,7 +469,7 @@ impl<'l> ExclusiveGuard<'l> {
     }
 }
 
-// SAFETY: as for a shared guard; and no other session holds the latch at all.
+// SAFETY: as for a shared guard; in addition, no other session holds the latch.
 unsafe impl SharedHold for ExclusiveGuard<'_> {}
 // SAFETY: as above.
 unsafe impl ExclusiveHold for ExclusiveGuard<'_> {}

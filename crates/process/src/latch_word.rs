@@ -9,15 +9,17 @@
 //!  | generation, 26 | index, 20      |      |       |       |       | 14 (bit 13: full) |
 //!  +----------------+----------------+------+-------+-------+-------+-------------------+
 //! ```
-//! * `READERS`, `WRITERS`: a session that wants the latch shared, or exclusively, sleeps on the word. The last holder
-//!   clears both bits at its release and wakes all such readers and one such writer. That writer sets `WRITERS` again,
-//!   whether it gets the latch or sleeps again, because other writers may still sleep: so one wake is enough.
-//! * `PENDING`: a writer waits for shared holders to leave; no new shared holders come in. So writers do not starve.
-//! * `FREEZE`: a reaper is counting the holders (PROTOCOLS D7); until it is done no session acquires or releases.
+//! * `READERS`: a session that wants the latch shared sleeps on the word. `WRITERS`: a session that wants the latch
+//!   exclusively sleeps. The last holder clears both bits at its release, and wakes all such readers and one such
+//!   writer. The woken writer sets `WRITERS` again, whether it gets the latch or sleeps again, because other writers
+//!   may still sleep. So a release need not wake more than one writer.
+//! * `PENDING`: a writer waits for shared holders to leave; no new shared holders are admitted. So writers do not
+//!   starve.
+//! * `FREEZE`: a reaper is counting the holders (PROTOCOLS D7); until it is done, no session acquires or releases.
 //!
 //! Invariants ([`check`])
-//! 1. Never both an owner and shared holders.
-//! 2. `PENDING` only while the word has no owner.
+//! 1. The word never has both an owner and shared holders.
+//! 2. `PENDING` is set only while the word has no owner.
 //! 3. The three waiting bits are advice: a sleeper that times out considers only the holders, and clears `PENDING`.
 //!
 //! 4. A reaper freezes only a word with shared holders, so never a word with an owner. (PROTOCOLS D7 requires that a
@@ -43,7 +45,7 @@ pub(crate) const WRITERS: u64 = 1 << 15;
 pub(crate) const PENDING: u64 = 1 << 16;
 /// A reaper counts.
 pub(crate) const FREEZE: u64 = 1 << 17;
-/// Where the owner begins.
+/// The lowest bit of the owner.
 pub(crate) const OWNER_SHIFT: u32 = 18;
 /// The owner's bits.
 pub(crate) const OWNER: u64 = !((1 << OWNER_SHIFT) - 1);
@@ -104,9 +106,9 @@ pub(crate) enum Wait {
 
 /// The way a session waits and wakes others: spinning, the kernel, or loom's model of it.
 pub(crate) trait Waiter<W> {
-    /// The number of further looks before a sleep.
+    /// The number of further checks of the word before a sleep.
     const SPINS: u32;
-    /// Passes a moment between looks; `round` counts the looks.
+    /// Waits a moment between two checks; `round` counts the checks.
     fn pause(&self, round: u32);
     /// Sleeps while the word is `seen`. `round` counts the sleeps from 0.
     fn wait(&self, word: &W, seen: u64, class: Class, round: u32) -> Wait;
@@ -174,7 +176,7 @@ pub(crate) fn wait_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     }
 }
 
-/// Sets `READERS`. Returns the word to sleep on, or `None` if it changed and deserves another look.
+/// Sets `READERS`. Returns the word to sleep on, or `None` if the word changed, so that the caller checks it again.
 fn announce_reader(word: &impl StateWord) -> Option<u64> {
     let seen = word.look();
     if seen & SHARED_BLOCKED == 0 {
@@ -201,7 +203,7 @@ fn enter_past_pending(word: &impl StateWord) -> bool {
 
 /// Waits until the caller is the owner.
 pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl Waiter<W>) {
-    // A writer that has slept may have consumed the only wake, so it passes the wake on: see `WRITERS` above.
+    // A writer that has slept may have consumed the only wake, so it sets `WRITERS` again: see the top of the file.
     let (mut round, mut pass_on) = (0, 0);
     loop {
         let taken = spin(word, waiter, || {
@@ -222,13 +224,13 @@ pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl W
 fn hold_readers_off(word: &impl StateWord) {
     let seen = word.look();
     if seen & COUNT != 0 && seen & (PENDING | FREEZE) == 0 {
-        // A failure means that the word changed; the next round looks again.
+        // A failure means that the word changed; the next round checks it again.
         let _ = word.swap_if(seen, seen | PENDING);
     }
 }
 
-/// Sets `WRITERS`, and `PENDING` if there are shared holders. Returns the word to sleep on, or `None` if it deserves
-/// another look.
+/// Sets `WRITERS`, and `PENDING` if there are shared holders. Returns the word to sleep on, or `None` if the caller
+/// must check the word again.
 fn announce_writer(word: &impl StateWord) -> Option<u64> {
     let seen = word.look();
     if seen & EXCLUSIVE_BLOCKED == 0 {
@@ -299,7 +301,7 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
 /// swaps.
 ///
 /// A sleeper's bit that is set between the load and the store is lost. Nothing else can be lost, because other sessions
-/// change only the sleepers' bits of an owned word. The sleeper's kernel call compares the word once more, hundreds of
+/// change only the sleepers' bits of an owned word. The sleeper's kernel call compares the word again, hundreds of
 /// nanoseconds later. So the sleeper misses its wake only if this thread loses the processor between the two
 /// instructions. Then the sleeper wakes by itself (invariant 3).
 #[inline]
@@ -317,7 +319,7 @@ pub(crate) fn release_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &imp
         let seen = word.look();
         check(seen);
         if seen & OWNER != owner {
-            return demand(false, "an exclusive latch was released by another than its owner", seen);
+            return demand(false, "an exclusive latch was released by a session that is not its owner", seen);
         }
         if seen & FREEZE != 0 {
             if !waiter.thaw(word) {

@@ -1,8 +1,8 @@
-//! The departure of a process: it waits for others if it has to, but not for ever.
+//! The departure of a process, which waits for other processes only for a bounded time.
 //!
 //! A stopped process may hold a latch or a role that the leaving process waits for. The waiting thread then unwinds
-//! with [`LeaveTimedOut`], and its session is dead, as after a panic of the library (PROTOCOLS D10): the others repair
-//! it like a session that was killed at that place.
+//! with [`LeaveTimedOut`], and its session is dead, as after a panic of the library (PROTOCOLS D10): other sessions
+//! repair it like a session that was killed at that place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::{ProcessManager, Session};
 
 /// The longest wait of a leaving process if some process is stopped.
 const STOPPED: Duration = Duration::from_millis(300);
-/// The longest wait if no process is seen to be stopped: one may be paused with its container, or the disk may be
+/// The longest wait if no process is seen to be stopped: a process may be paused with its container, or the disk may be
 /// slow.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// The time between two looks for stopped processes.
+/// The time between two searches for stopped processes.
 const GLANCE: Duration = Duration::from_millis(20);
 /// The value while the handle is not leaving.
 const NEVER: u64 = u64::MAX;
@@ -25,7 +25,7 @@ pub struct LeaveTimedOut;
 /// The state of a handle's departure.
 pub(crate) struct Leaving {
     attached: Instant,
-    /// The begin of the departure, in milliseconds after `attached`.
+    /// The beginning of the departure, in milliseconds after `attached`.
     since: AtomicU64,
     looked: AtomicU64,
 }
@@ -41,15 +41,16 @@ impl Leaving {
 }
 
 impl ProcessManager {
-    /// Makes the sessions of this handle wait for others only a moment; a session that has to wait longer unwinds
-    /// with [`LeaveTimedOut`].
+    /// Makes the sessions of this handle wait for other sessions only a moment; a session that has to wait longer
+    /// unwinds with [`LeaveTimedOut`].
     pub fn begin_to_leave(&self) {
         let leaving = &self.0.leaving;
         // Relaxed, everywhere: a thread that sees the store later waits a little longer.
         leaving.since.store(leaving.now(), Ordering::Relaxed);
     }
 
-    /// Makes them wait as long as it takes again: for a caller that knows that no other process is attached.
+    /// Lets the sessions of this handle wait without a bound again: for a caller that knows that no other process is
+    /// attached.
     pub fn take_time(&self) {
         self.0.leaving.since.store(NEVER, Ordering::Relaxed);
     }
@@ -63,7 +64,7 @@ impl ProcessManager {
         if waited < STOPPED || waited >= UNSEEN {
             return waited >= UNSEEN;
         }
-        // Shared by all threads: each look reads a file or two for every process.
+        // Shared by all threads: each search reads a file or two for every process.
         let looked = leaving.looked.load(Ordering::Relaxed);
         if Duration::from_millis(now.saturating_sub(looked)) < GLANCE {
             return false;

@@ -1,10 +1,10 @@
 //! The process manager: the users of the environment, their mutual exclusion, their sleeping and waking.
 //!
 //! Paper: LIBTP sections 3.2.4 and 4.3. Departures: only a latch that is not free costs a system call. A waiter sleeps
-//! on a word, not on a semaphore, and never without a bound. Every session leaves notes, so that a survivor knows the
+//! on a word, not on a semaphore, and never without a bound. Every session writes notes, so that a survivor knows the
 //! latches and pins of a killed session.
 //!
-//! It does not know what a session waits for.
+//! The process manager does not know what a session waits for.
 //!
 //! # Example
 //! ```
@@ -98,8 +98,8 @@ const FIRST_SLOTS: u32 = 16;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Bytes of before-images that a new session's undo log holds; [`Session::ensure_undo`] makes the log longer. 64
-    /// KiB.
+    /// Bytes of before-images that a new session's undo log holds; [`Session::ensure_undo`] makes the log longer. The
+    /// default is 64 KiB.
     pub undo_bytes: u64,
 }
 
@@ -111,19 +111,19 @@ impl Default for Settings {
 
 /// The repair of dead sessions, by the environment, which knows all managers.
 pub trait Repairer: Send + Sync {
-    /// Repairs `dead` physically and gives its latches back, because `waiting` waits for one of them. Waits for
-    /// nothing, because the caller may hold latches.
+    /// Repairs `dead` physically and releases its latches, because `waiting` waits for one of them. Never waits,
+    /// because the caller may hold latches.
     fn free_latches(&self, waiting: &Session, dead: SessionId);
 
     /// Repairs every dead session completely, with its transactions. The caller holds no latch.
     fn repair_all(&self, by: &Session);
 
-    /// Returns whether repair is possible at all: not if something that it needs has failed for good.
+    /// Returns whether repair is possible. Returns false if something that repair needs has failed permanently.
     fn can_repair(&self) -> bool {
         true
     }
 
-    /// Declares the region broken, because it contains something that no session stores, with the reason for the
+    /// Declares the region broken, because it contains a value that no session stores. `why` is the reason, for the
     /// user.
     fn give_up(&self, why: &str);
 }
@@ -137,18 +137,17 @@ struct Inner {
     header: Held<ProcessHeader>,
     slots: Slab<SessionSlot>,
     settings: Settings,
-    /// The attached processes, this one among them.
+    /// The attached processes, including this process.
     attachments: Attachments,
     repairer: OnceLock<Box<dyn Repairer>>,
-    /// Whether this handle is leaving.
-    /// Barriers of other processes reach this process.
+    /// Whether the barriers of other processes reach this process.
     has_barriers: AtomicBool,
     leaving: Leaving,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // After a wild store the table to leave may be gone; the seat is given back all the same.
+        // A wild store may have damaged the table; the seat is released anyway.
         let detached = catch_unwind(AssertUnwindSafe(|| self.attachments.detach(&self.slots)));
         if detached.is_err() {
             self.region.mark_broken();
@@ -158,7 +157,7 @@ impl Drop for Inner {
 }
 
 impl ProcessManager {
-    /// The layout of all that it shares.
+    /// The layout of all types that the process manager shares.
     pub const LAYOUT: u64 = rio::layout![ProcessHeader, SessionSlot, ProcessSlot, Latch, RepairCounts];
 
     /// The bytes that a new process manager and its first session take.
@@ -185,17 +184,17 @@ impl ProcessManager {
         Ok(())
     }
 
-    /// Opens the process manager of a region without seats: deaths are learned from the kernel's table of processes
-    /// alone. The caller makes sure that no other process attaches at the same time.
+    /// Opens the process manager of a region without seats: only the kernel's table of processes
+    /// shows deaths. The caller makes sure that no other process attaches at the same time.
     ///
     /// # Errors
-    /// `NotInitialised` if the region has none; `Region` if the region cannot grow; `TooManyProcesses`.
+    /// `NotInitialised` if the region has no process manager; `Region` if the region cannot grow; `TooManyProcesses`.
     pub fn attach(region: &Region, settings: &Settings) -> Result<ProcessManager> {
         ProcessManager::attach_with(region, settings, None)
     }
 
-    /// Opens the process manager of a region and takes a seat before any session joins: deaths are learned from the
-    /// seats too (PROTOCOLS D9). The caller makes sure that no other process attaches at the same time.
+    /// Opens the process manager of a region and takes a seat before any session joins: the seats
+    /// also show deaths (PROTOCOLS D9). The caller makes sure that no other process attaches at the same time.
     ///
     /// # Errors
     /// As [`ProcessManager::attach`], and `Seat`.
@@ -203,16 +202,16 @@ impl ProcessManager {
         ProcessManager::attach_with(region, settings, Some(seats))
     }
 
-    /// Opens the process manager of a region to look at it: takes no slot and no seat, so no session can join, and
+    /// Opens the process manager of a region as an observer: takes no slot and no seat, so no session can join, and
     /// changes nothing. Allowed at any time.
     ///
     /// # Errors
-    /// `NotInitialised` if the region has none.
+    /// `NotInitialised` if the region has no process manager.
     pub fn look(region: &Region, settings: &Settings, seats: Arc<dyn Seats>) -> Result<ProcessManager> {
         ProcessManager::open_with(region, settings, |header, _| Ok(Attachments::look(region, header)?.asking(seats)))
     }
 
-    /// Returns whether it was opened to look.
+    /// Returns whether this handle only observes the region ([`ProcessManager::look`]).
     pub fn only_looks(&self) -> bool {
         self.0.attachments.only_looks()
     }
@@ -262,8 +261,8 @@ impl ProcessManager {
         os::barrier_of_joined();
     }
 
-    /// Returns the mark that tells this process from a child made by fork or clone. A child must not touch its
-    /// sessions: they are its parent's.
+    /// Returns the mark that tells this process from a child made by fork or clone. A child must not use the sessions
+    /// in its copy of the handle: they belong to its parent.
     pub fn fork_mark(&self) -> ForkMark {
         self.0.attachments.process().mark()
     }
@@ -282,7 +281,7 @@ impl ProcessManager {
         attachments.is_ok_and(|attachments| attachments.owner_has_ended(seat))
     }
 
-    /// Gives back the slots of dead processes without sessions. Called when a process attaches; also useful after a
+    /// Frees the slots of dead processes that have no session left. Called when a process attaches; also useful after a
     /// repair.
     pub fn forget_gone(&self) {
         self.0.attachments.forget_gone(&self.0.slots);
@@ -304,8 +303,8 @@ impl ProcessManager {
         }
     }
 
-    /// Gives the region up after a wild store: it contains something that no session stores. The caller unwinds, and
-    /// so will all other sessions (PROTOCOLS D13).
+    /// Discards the region after a wild store: the region contains a value that no session stores. The caller unwinds,
+    /// and so will all other sessions (PROTOCOLS D13).
     ///
     /// # Panics
     /// Without a repairer, with `why`.
@@ -323,7 +322,7 @@ impl ProcessManager {
         self.slot(session).is_some()
     }
 
-    /// Returns the number of times that the region was made anew while in use.
+    /// Returns the number of times that the region was rebuilt while in use.
     pub fn rebuild_count(&self) -> u64 {
         self.0.header.rebuilt.load()
     }
@@ -337,7 +336,7 @@ impl ProcessManager {
         self.0.region.try_at(self.0.header.times.load()?)
     }
 
-    /// Sets that number in a new region.
+    /// Sets the number of rebuilds ([`ProcessManager::rebuild_count`]) in a new region.
     pub fn set_rebuild_count(&self, count: u64) {
         self.0.header.rebuilt.publish(count);
     }
@@ -361,7 +360,7 @@ impl ProcessManager {
         }
     }
 
-    /// Returns where its structures lie: for tests that damage them.
+    /// Returns the places of the process manager's structures: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let mut all = vec![
@@ -375,7 +374,7 @@ impl ProcessManager {
             let bytes = |at: u64, count: u64| at..at + count;
             all.push(Extent { name: "undo log headers", range: bytes(log.raw(), size_of::<rio::UndoLog>() as u64) });
             let area = self.0.region.at(log).area.load().map_or(0, Offset::raw);
-            // The place of the first images: the rest is seldom in use.
+            // The place of the first images only: the rest is seldom in use.
             all.push(Extent { name: "undo logs", range: bytes(area, 256) });
         }
         all
@@ -387,7 +386,7 @@ impl ProcessManager {
         &self.0.region
     }
 
-    /// Wakes the session if it sleeps, else makes its next sleep return at once. Progress never depends on it
+    /// Wakes the session if it sleeps; otherwise makes its next sleep return at once. Progress never depends on a wake
     /// (PROTOCOLS D8).
     #[inline]
     pub fn wake(&self, session: SessionId) {
@@ -402,7 +401,7 @@ impl ProcessManager {
         self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
     }
 
-    /// Returns what identifies the session's process.
+    /// Returns the identity of the session's process.
     fn identity(&self, session: SessionId) -> Option<liveness::Identity> {
         let attachment = self.slot(session)?.status.load().attachment();
         self.0.attachments.identity(attachment)
@@ -419,7 +418,7 @@ impl ProcessManager {
         self.identity(session).is_some_and(|identity| self.0.attachments.process().sees_running(identity))
     }
 
-    /// Describes a session and its process, for people.
+    /// Returns a description of a session and its process, for messages.
     pub fn describe(&self, session: SessionId) -> String {
         let pid = self.identity(session).map_or(0, |identity| identity.pid);
         let stopped = if self.is_stopped(session) { ", which is stopped," } else { "" };
@@ -516,8 +515,8 @@ impl ProcessManager {
         }
     }
 
-    /// Returns whether there is a dead session that cannot be repaired: it holds its latches and locks until the
-    /// environment is opened anew.
+    /// Returns whether there is a dead session that cannot be repaired. Such a session holds its latches and locks
+    /// until the environment is opened again.
     pub fn are_dead_for_good(&self) -> bool {
         let cannot = self.0.repairer.get().is_some_and(|repairer| !repairer.can_repair());
         cannot && !self.dead_sessions().is_empty()

@@ -1,12 +1,12 @@
-//! The judgement whether a process still runs (PROTOCOLS D9), by the kernel's table of processes.
+//! The check whether a process still runs (PROTOCOLS D9), by the kernel's table of processes.
 //!
 //! A process is identified by its pid and its start time, so that a reused pid is not taken for the same process, and
 //! by the namespaces of both. An observer in another pid namespace can learn nothing about the process. Only certain
-//! evidence counts as death: a stopped process lives, and so does a process that we may not look at.
+//! evidence counts as death: a stopped process lives, and so does a process that we may not inspect.
 //!
-//! `/proc` may belong to another pid namespace than ours: after entering a new namespace without mounting `/proc` anew,
-//! a process sees other processes there under the pids of its neighbours. Then the library asks the kernel by pid
-//! alone, which the kernel reads in our namespace.
+//! `/proc` may belong to another pid namespace: if a process enters a new pid namespace and `/proc` is not mounted
+//! again, the pids in `/proc` are those of the old namespace. Then the library asks the kernel only by pid, which the
+//! kernel interprets in the caller's namespace.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) struct Identity {
     pub(crate) start_time: u64,
     /// The inode of the pid namespace; zero if the kernel does not tell.
     pub(crate) pid_namespace: u64,
-    /// The inode of the time namespace, in which the start time counts; zero if there are none.
+    /// The inode of the time namespace to which the start time refers; zero if there are no time namespaces.
     pub(crate) time_namespace: u64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Identity {
 pub(crate) struct Process {
     identity: Identity,
     mark: ForkMark,
-    /// `/proc` belongs to our own pid namespace.
+    /// Whether `/proc` belongs to this process's pid namespace.
     has_table: bool,
 }
 
@@ -63,13 +63,13 @@ impl Process {
         self.identity.pid
     }
 
-    /// Returns whether the caller is still the process that made this, and not a child of a fork. It costs one load.
+    /// Returns whether the caller is the process that made this value, and not its child by a fork. Costs one load.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.mark.is_current()
     }
 
-    /// Returns whether that process, with all its threads, is seen to have ended.
+    /// Returns whether the process `other`, with all its threads, is seen to have ended.
     pub(crate) fn has_ended(&self, other: Identity) -> bool {
         let own = &self.identity;
         if !self.shares_pids_with(other) || planted("process: the seat alone decides whether a process is dead") {
@@ -97,7 +97,7 @@ impl Process {
         self.has_table && self.shares_pids_with(other) && process_is_running(other.pid)
     }
 
-    /// Returns whether the other process's pid means the same here.
+    /// Returns whether the pid of `other` means the same process in this process's pid namespace.
     pub(crate) fn shares_pids_with(&self, other: Identity) -> bool {
         other.pid != 0 && other.pid_namespace != 0 && other.pid_namespace == self.identity.pid_namespace
     }
@@ -109,9 +109,9 @@ fn namespace(kind: &str) -> u64 {
     std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
 }
 
-/// Returns whether `/proc` belongs to our own pid namespace: it gives us the same pid as that namespace, and, if the
-/// kernel lists our pids (since 4.1), only one. The kernel lists a pid for each namespace from that of `/proc` down
-/// to ours.
+/// Returns whether `/proc` belongs to this process's pid namespace. Then `/proc/self` has the same pid as
+/// that namespace, and `NSpid` (since Linux 4.1) has only one pid. The kernel lists there a pid for each namespace,
+/// from the namespace of `/proc` down to that of the process.
 fn table_is_ours() -> bool {
     let own = std::process::id().to_string();
     let is_named_so = std::fs::read_link("/proc/self").is_ok_and(|name| name.as_os_str() == own.as_str());
@@ -119,14 +119,14 @@ fn table_is_ours() -> bool {
     is_named_so && names_alone(&status, &own)
 }
 
-/// Returns whether these lines about a process name only this pid.
+/// Returns whether the line `NSpid` of `status` names only `pid`.
 fn names_alone(status: &str, pid: &str) -> bool {
     let names = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     names.is_none_or(|names| names.split_ascii_whitespace().eq([pid]))
 }
 
 /// Returns whether the process with that pid, with all its threads, has ended, without `/proc`. If another process
-/// has the pid by now, the answer is about that process.
+/// has the pid now, the answer is about that process.
 fn pid_has_ended(pid: u32) -> bool {
     let Some(named) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     match pidfd_open(named, PidfdFlags::empty()) {
@@ -159,9 +159,9 @@ fn process_is_stopped(pid: u32) -> bool {
     stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_stopped)
 }
 
-/// Returns whether all threads of a process with that pid are seen to run. The process's own line describes only its
-/// first thread. It does not show the thread that may be writing to a file, and other threads of a zombie may well
-/// run.
+/// Returns whether all threads of a process with that pid are seen to run. The process's `stat` describes only the
+/// first thread: another thread may be writing to a file, and a process whose first thread is a zombie may have other
+/// threads that run.
 fn process_is_running(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let stats = threads.filter_map(Result::ok).filter_map(|thread| {
@@ -171,7 +171,8 @@ fn process_is_running(pid: u32) -> bool {
     all_run(stats) && !process_is_frozen(pid)
 }
 
-/// Returns whether, by these lines, at least one thread has not ended, and all such threads run.
+/// Returns whether, according to the `stat` lines of its threads, a process has at least one thread that has not ended,
+/// and all such threads run.
 fn all_run(stats: impl Iterator<Item = String>) -> bool {
     let living = stats.map(|stat| Stat::parse(&stat)).filter(|stat| !stat.as_ref().is_some_and(|stat| stat.is_over));
     let mut running = living.map(|stat| stat.is_some_and(|stat| stat.is_running)).peekable();
@@ -200,7 +201,7 @@ struct Stat {
     /// Whether the thread has ended, if the line belongs to one thread.
     is_over: bool,
     is_stopped: bool,
-    /// It runs, or sleeps interruptibly.
+    /// Whether it runs, or sleeps interruptibly.
     is_running: bool,
     start_time: u64,
 }
@@ -263,11 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_ours_if_it_has_one_name_for_us() {
+    fn a_process_table_is_of_our_namespace_if_it_lists_one_pid_for_us() {
         assert!(Process::this().has_table, "this test does not run in a pid namespace without a /proc of its own");
         assert!(names_alone("Name:\ta\nNSpid:\t7\nNSpgid:\t7\n", "7"));
-        assert!(!names_alone("NSpid:\t7\t7\n", "7"), "by accident both namespaces call us the same");
-        assert!(names_alone("Name:\ta\n", "7"), "a kernel that does not say");
+        assert!(!names_alone("NSpid:\t7\t7\n", "7"), "both namespaces have the same pid for us by accident");
+        assert!(names_alone("Name:\ta\n", "7"), "a kernel without NSpid");
     }
 
     #[test]
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_parentheses_and_spaces_is_no_riddle() {
+    fn a_name_with_parentheses_and_spaces_is_parsed() {
         let text = "7 (a) Z 1 (b) R 1 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 1 1";
         let stat = Stat::parse(text).expect("well formed");
         assert_eq!((stat.start_time, stat.has_ended), (4711, false));
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_used_again_is_another_process_and_a_foreign_pid_says_nothing() {
+    fn a_reused_pid_is_another_process_and_a_pid_of_another_namespace_proves_nothing() {
         let this = Process::this();
         let own = this.identity();
         assert!(!this.has_ended(own));

@@ -36,7 +36,7 @@ impl LogRoom {
         self.credit.set(bytes);
     }
 
-    /// Notes that the log has room for `bytes`, for which the session has asked.
+    /// Notes that the session has asked for `bytes` and that the log has room for them.
     #[inline]
     pub fn ask(&self, bytes: u64) {
         if cfg!(debug_assertions) {
@@ -44,7 +44,7 @@ impl LogRoom {
         }
     }
 
-    /// Takes the bytes of an append.
+    /// Subtracts the bytes of an append from the credit.
     ///
     /// # Panics
     /// In debug builds, if the session has not asked for that many bytes.
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_append_takes_of_the_credit_and_of_the_bytes_asked_for() {
+    fn an_append_reduces_the_credit_and_the_bytes_asked_for() {
         let room = LogRoom::default();
         room.set_credit(100);
         room.ask(60);

@@ -1,8 +1,8 @@
 //! The notes of a session about its latches, for its repairer after its death (PROTOCOLS D7).
 //!
-//! A note is one word: the latch's place, whether it is wanted exclusively, and a state. For an exclusive latch the
-//! latch word itself names the owner, so its note is only a hint and is `holding` from the start. For a shared latch
-//! there is only a count, and the states tell how certain the note is:
+//! A note is one word: the latch's place, whether it is wanted exclusively, and a state. For an exclusive latch, the
+//! latch word names the owner, so the note is only a hint and has the state `holding` from the start. For a shared
+//! latch, the latch word has only a count, and the state tells whether the count includes the session:
 //!
 //! ```text
 //!   none --> wanting --> holding --> releasing --> none
@@ -60,7 +60,7 @@ impl NoteNumber {
         })
     }
 
-    /// Returns the bit that stands for the note in a set of notes.
+    /// Returns the note's bit in a set of notes.
     #[inline]
     pub(crate) fn bit(self) -> u32 {
         1 << self as u32
@@ -97,7 +97,7 @@ impl Note {
         Note(place + HOLDING)
     }
 
-    /// Makes a note: the session may or may not be counted any more.
+    /// Makes a note: the session may or may not still be counted in the latch at `place`.
     #[inline]
     pub(crate) fn releasing(place: u64) -> Note {
         Note(place + RELEASING)
@@ -129,7 +129,7 @@ impl Note {
         self.0 & EXCLUSIVE != 0
     }
 
-    /// Returns whether only the session itself knows if it is counted.
+    /// Returns whether the note leaves open if the latch's count includes the session.
     pub(crate) fn is_unsure(self) -> bool {
         matches!(self.0 & STATE, WANTING | RELEASING)
     }

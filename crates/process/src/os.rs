@@ -1,8 +1,8 @@
 //! The process manager's calls to the kernel: sleep on a word, wake its sleepers.
 //!
-//! The only file of this crate with `unsafe`, except for the promises of latch guards to rio (`latch`). Futexes are
-//! shared, not private: the sleepers are in other processes, which map the word at other addresses. No call here
-//! sleeps without a bound (PROTOCOLS D8).
+//! This is the only file of the crate with `unsafe`, except for `latch.rs`, whose guards implement rio's unsafe traits.
+//! Futexes are shared, not private: the sleepers are in other processes, which map the word at other addresses. No call
+//! here sleeps without a bound (PROTOCOLS D8).
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -102,7 +102,7 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
         // AGAIN: the word had changed. INTR: a signal; the caller looks again anyway.
         Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Wait::Woken,
         Err(Errno::TIMEDOUT) => Wait::TimedOut,
-        // The kernel or sandbox has no futexes: waiting still works, by looking now and then.
+        // The kernel or sandbox has no futexes: waiting still works, by checking the word from time to time.
         Err(_) => {
             std::thread::sleep(bound.min(Duration::from_millis(1)));
             Wait::TimedOut
@@ -117,8 +117,8 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
 #[derive(Clone, Copy, Debug)]
 pub struct ForkMark(rio::ForkMark);
 
-/// The marks of processes with sessions. A child may have made a mark of rio's kind for memory of its own, and still
-/// have its parent's sessions to give up.
+/// The marks of processes with sessions. They are separate from rio's marks: a child may have made a mark of
+/// rio's kind for its own memory, and may not have given up its parent's sessions yet.
 static MARKS: rio::ForkMarks = rio::ForkMarks::new(1);
 
 impl ForkMark {
@@ -127,7 +127,7 @@ impl ForkMark {
         ForkMark(MARKS.of_this_process())
     }
 
-    /// Returns whether the calling process made the mark, and is not a child of the maker. It costs one load.
+    /// Returns whether the calling process made the mark, and is not a child of the maker. Costs one load.
     #[inline]
     pub fn is_current(&self) -> bool {
         self.0.is_current() || rio::planted("process: a forked child counts as its parent")

@@ -14,7 +14,7 @@ use rio::failpoint;
 
 /// The note of a pin.
 #[derive(Clone, Copy, Debug)]
-#[must_use = "a pin's note is given back with the pin"]
+#[must_use = "a pin's note is cleared when the pin is released"]
 pub struct PinNote(usize);
 
 impl Session {
@@ -77,7 +77,7 @@ impl Session {
 
 impl ProcessManager {
     /// Returns the number of pins that living sessions have at `place`, or `None` if that is uncertain at this
-    /// moment. The caller keeps new pins away; present ones may go meanwhile.
+    /// moment. The caller prevents new pins; existing pins may be released meanwhile.
     pub fn pinned_by(&self, place: u64) -> Option<u32> {
         let mut count = 0;
         for (_, slot) in self.slots() {
@@ -87,7 +87,8 @@ impl ProcessManager {
                 is_unsure |= note.is_unsure();
                 sure += 1;
             }
-            // Checked last, and only if it matters: it may be a system call, and the caller holds latches.
+            // Whether the session lives is checked last, and only if it matters: the check may be a system call, and
+            // the caller holds latches.
             if (sure == 0 && !is_unsure) || !self.tenant_lives(slot) {
                 continue;
             }

@@ -1,8 +1,8 @@
 //! A process as one number, small enough that a kernel lock can name it by the position of the locked byte.
 //!
-//! Processes may wait for a lock when there is no region yet, and so no word that names the holder. The holder
-//! therefore also locks the byte of its own number, and the kernel drops that lock together with the other. A waiter
-//! then knows the holder's pid, and no more.
+//! Processes may wait for a lock when there is no region yet, and so no word that names the holder. Therefore the
+//! holder also locks the byte at the position of its own number. The kernel drops both locks together. A waiter learns
+//! only the holder's pid and namespace.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::liveness::{Identity, Process};
 const STUCK: Duration = Duration::from_secs(5);
 /// How long to wait for a process that cannot be seen to run, for example in another container.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// The time between two looks at the process.
+/// The time between two checks of the process.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Bits of a pid (`PID_MAX_LIMIT` of the kernel is 2^22).
@@ -21,12 +21,12 @@ const PID_BITS: u32 = 22;
 /// Inodes of namespaces have 32 bits.
 const NAMESPACE_BITS: u32 = 32;
 
-/// A process: its pid and the namespace that counts it.
+/// A process: its pid and the pid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessNumber(u64);
 
 impl ProcessNumber {
-    /// Numbers are below this.
+    /// The bound of the numbers: every number is smaller.
     pub const END: u64 = 1 << (PID_BITS + NAMESPACE_BITS);
 
     /// Returns the calling process.
@@ -41,12 +41,12 @@ impl ProcessNumber {
         ProcessNumber(raw % ProcessNumber::END)
     }
 
-    /// Returns its number.
+    /// Returns the process's number.
     pub fn raw(self) -> u64 {
         self.0
     }
 
-    /// Returns its pid in its own namespace.
+    /// Returns the process's pid in its own pid namespace.
     pub fn pid(self) -> u32 {
         u32::try_from(self.0 & ((1 << PID_BITS) - 1)).expect("masked to fewer bits")
     }
@@ -61,12 +61,12 @@ impl ProcessNumber {
         Process::this().sees_running(self.identity())
     }
 
-    /// Returns whether the process has certainly ended: a child of it then holds its lock.
+    /// Returns whether the process has certainly ended: then a child of the process holds the lock.
     pub fn has_ended(self) -> bool {
         Process::this().has_ended(self.identity())
     }
 
-    /// Describes the process and its state for people, as the subject of a sentence.
+    /// Returns a description of the process and its state for messages, as the subject of a sentence.
     pub fn describe(self) -> String {
         let pid = self.pid();
         match () {
@@ -94,7 +94,7 @@ pub struct Patience {
 
 impl Patience {
     /// Begins a wait.
-    #[allow(clippy::new_without_default)] // It is a moment, not a value.
+    #[allow(clippy::new_without_default)] // The value depends on the time of the call.
     pub fn new() -> Patience {
         let now = Instant::now();
         Patience { looked: now, not_stuck: now, seen_running: now }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_number_where_its_pid_means_the_same() {
+    fn a_process_is_known_by_its_number_in_its_own_pid_namespace() {
         let this = ProcessNumber::this();
         assert!(this.raw() < ProcessNumber::END);
         assert_eq!(ProcessNumber::from_raw(this.raw()), this);

@@ -1,9 +1,9 @@
 //! The order in which latches are taken. A debug build asserts it; `docs/latch-order.md` draws it.
 //!
-//! A waiter for a latch holds only latches of lower rank, so no circle of waiters can close. An attempt that does not
-//! wait may go against the order.
+//! A waiter for a latch holds only latches of lower rank, so latches cause no deadlock. An attempt that does not wait
+//! may violate the order.
 
-/// A latch's place in the order; the larger is taken later.
+/// A latch's place in the order. A latch of larger rank is taken later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(u8);
 
@@ -12,11 +12,11 @@ impl Rank {
     pub const CATALOGUE: Rank = Rank(10);
     /// The meta page of a file.
     pub const META: Rank = Rank(40);
-    /// A bucket of the page table; of two buckets the lower number first.
+    /// A bucket of the page table. Of two buckets, the bucket with the lower number is latched first.
     pub const BUCKET: Rank = Rank(50);
     /// The replacer of frames.
     pub const REPLACER: Rank = Rank(52);
-    /// A bucket of the lock table; of two buckets the lower number first.
+    /// A bucket of the lock table. Of two buckets, the bucket with the lower number is latched first.
     pub const LOCK_BUCKET: Rank = Rank(60);
     /// The free lists of the lock table.
     pub const LOCK_SLAB: Rank = Rank(62);
@@ -29,8 +29,8 @@ impl Rank {
     /// The table of sessions.
     pub const SESSIONS: Rank = Rank(90);
 
-    /// Returns the rank of a page at `level` of a tree, leaves at 0: child before parent, and on one level left
-    /// before right.
+    /// Returns the rank of a page at `level` of a tree; leaves have level 0. A child is latched before its parent, and
+    /// of two pages of one level the left page first.
     ///
     /// # Panics
     /// If `level` is above 19: no tree of pages is that deep.
@@ -46,7 +46,7 @@ impl Rank {
         self.0
     }
 
-    /// Returns whether several latches of this rank may be held at once, in an order of their own: pages and buckets.
+    /// Returns whether several latches of this rank may be held at once: pages and buckets. They have a further order.
     pub(crate) fn may_repeat(self) -> bool {
         (20..40).contains(&self.0) || self == Rank::BUCKET || self == Rank::LOCK_BUCKET
     }

@@ -1,8 +1,8 @@
 //! A new count of the holders of a shared latch after one of them has died (PROTOCOLS D7).
 //!
-//! The count in the word does not tell whether it includes the dead session. So the reaper freezes the word: every
-//! acquire and release is a compare-and-swap, which fails on a frozen word and is tried again. Then the reaper reads
-//! the notes of the living sessions until no note is unsure, and stores the number of holders.
+//! The count in the word does not tell whether it includes the dead session. So the reaper freezes the word: an
+//! acquire or release of a shared latch is a compare-and-swap, which fails on a frozen word and is repeated. Then the
+//! reaper reads the notes of the living sessions until no note is unsure, and stores the number of holders.
 //!
 //! One session at a time freezes a latch; the header names the session and the latch. If we die here: the next
 //! session that freezes a latch first finishes our count. Until then a waiter for our latch finds it frozen by a dead
@@ -19,12 +19,12 @@ use crate::{Latch, ProcessManager, SessionId};
 /// How long to wait for a session whose note is unsure.
 const MOMENT: Duration = Duration::from_micros(20);
 
-/// After this number of rounds every running session has settled its note; a stopped or paused session settles it
-/// when it goes on.
+/// After this number of rounds, the note of every running session is no longer unsure. A stopped or paused session
+/// changes its note when it continues.
 const UNSURE_ROUNDS: u64 = 1 << 17;
-/// After this number of such times the reaper no longer waits for a session that cannot be seen to run, for example
-/// in another container. A wild store may have left its note, and then the note never settles. (If the session is
-/// only paused, all that is lost is the region.)
+/// After this number of [`UNSURE_ROUNDS`], the reaper no longer waits for a session that cannot be seen to run, for
+/// example in another container. A wild store may have left the note; then the note stays unsure for ever. If the
+/// session is only paused, the region is rebuilt without need, and no answered commit is lost.
 const UNSEEN_TIMES: u64 = 8;
 
 impl ProcessManager {
@@ -34,7 +34,7 @@ impl ProcessManager {
         failpoint("recount: freezer role taken");
         self.finish_recount(waiter);
         let Some(word) = self.latch_word(place) else { return self.stop_freezing(by) };
-        // First the header: it always names a frozen word.
+        // The header is stored before the word is frozen, so the header names every frozen word.
         self.0.header.frozen.publish(place);
         failpoint("recount: latch named, not frozen");
         if freeze(word) {
@@ -89,11 +89,11 @@ impl ProcessManager {
     }
 
     fn stop_freezing(&self, by: SessionId) {
-        // A failure means that we were taken for dead: another session has the role.
+        // A failure means that another session considered this session dead, and now has the role.
         let _ = self.0.header.freezer.compare_exchange(by, SessionId::NONE);
     }
 
-    /// Finishes the count of a freezer that died before us.
+    /// Finishes the count of the freezer that died, if there is one.
     fn finish_recount(&self, waiter: &impl Waiter<AtomicU64>) {
         let place = self.0.header.frozen.load();
         if let Some(word) = self.latch_word(place).filter(|word| word.look() & FREEZE != 0) {
@@ -142,7 +142,8 @@ impl ProcessManager {
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
-    /// Returns whether a session with an unsure note about the latch may be standing still, after `times` long waits.
+    /// Returns whether a session with an unsure note about the latch may be stopped or paused, after `times` long
+    /// waits.
     fn unsure_may_stand_still(&self, place: u64, times: u64) -> bool {
         let unsure = |slot: &crate::slot::SessionSlot| {
             slot.notes.iter().map(|note| note.load()).any(|note| note.is_about(place) && note.is_unsure())

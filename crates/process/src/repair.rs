@@ -2,13 +2,13 @@
 //! (PROTOCOLS L6, D4).
 //!
 //! The order follows D4. Opening the repair rolls back every open section. Then the caller resets every latch
-//! ([`Latch::reset_alone`]), clears the notes of appends that never came to be ([`AloneRepair::forget_unpublished`]),
-//! and redoes the records whose append is noted on every page that is older. [`AloneRepair::finish`] frees the slots,
-//! last.
+//! ([`Latch::reset_alone`]), and clears the notes of appends that were not published
+//! ([`AloneRepair::forget_unpublished`]). For each noted append that was published, the caller redoes the record on
+//! every page that is older than the record. [`AloneRepair::finish`] frees the slots, last.
 //!
-//! If we die here: the slots are still taken, and the notes of published appends are still there. The next process
-//! that opens the region does it all again: to roll back an empty undo log, or to redo a record on a page that has
-//! it, changes nothing.
+//! If we die here: the slots are still taken, and the notes of published appends are still there. The next process that
+//! opens the region repeats all steps. To roll back an empty undo log, or to redo a record on a page that already has
+//! the change, changes nothing.
 //!
 //! [`Latch::reset_alone`]: crate::Latch::reset_alone
 
@@ -17,7 +17,7 @@ use rio::{failpoint, planted, Undo};
 use crate::slot::{SessionId, State};
 use crate::ProcessManager;
 
-/// An append that a session had noted when it died (PROTOCOLS D3). The record exists if the log's tail is beyond it.
+/// An append that a session had noted when it died (PROTOCOLS D3). The record exists if the log's tail is beyond `lsn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedAppend {
     /// The session that noted it.
@@ -71,9 +71,9 @@ impl AloneRepair<'_> {
         &self.appends
     }
 
-    /// Clears the notes of appends that the log, which ends at `tail`, does not have. Call it before any append: the
-    /// next record lies at that very place, and a repairer after our death would take that record for the dead
-    /// session's.
+    /// Clears the notes of appends that the log, which ends at `tail`, does not have. Called before any append: the
+    /// next record begins at that LSN, and after a death of this process a repairer would take it for the dead
+    /// session's record.
     pub fn forget_unpublished(&mut self, tail: u64) {
         failpoint("alone: appends that never came to be still noted");
         let unpublished = self.appends.iter().filter(|note| note.lsn >= tail);
@@ -88,7 +88,7 @@ impl AloneRepair<'_> {
         self.dead.len()
     }
 
-    /// Returns the number of before-images put back.
+    /// Returns the number of restored before-images.
     pub fn images(&self) -> usize {
         self.images
     }

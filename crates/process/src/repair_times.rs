@@ -1,9 +1,9 @@
 //! Durations of repairs, counted in the region: for `tp stat`.
 //!
-//! Repairing sessions write them, tools read them. There are two times for each dead session. The first is the time of
-//! the physical half, for which other sessions may wait with latches held. The second is the time from the moment when
-//! the repairer learned of the death until nothing of the dead session was left. The time from the end of the process
-//! until the kernel reports the death is in neither.
+//! Repairing sessions write the counts, and tools read them. There are two times for each dead session. The first is
+//! the time of the physical half of the repair; other sessions may wait for that half with latches held. The second is
+//! the time from the moment when the repairer learned of the death until the slot is free (the burial). Neither time
+//! includes the time from the end of the process until the kernel reports the death.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ shared! {
     pub(crate) struct RepairCounts {
         /// Number of physical halves, by class.
         pub(crate) physical: [Word<u32>; 96],
-        /// Number of repairs, by class of the time from the news to the burial.
+        /// Number of repairs, by class of the time from the report of the death to the burial.
         pub(crate) burial: [Word<u32>; 96],
         /// The longest physical half, microseconds.
         pub(crate) physical_max: Word<u64>,
@@ -41,7 +41,7 @@ pub struct Times {
 pub struct RepairTimes {
     /// The physical halves.
     pub physical: Times,
-    /// The times from the news of each death until nothing of the dead session was left.
+    /// The times from the report of each death until nothing of the dead session was left.
     pub burial: Times,
 }
 

@@ -1,13 +1,13 @@
-//! Background work that one process does for all, and the way the others notice that it has stopped.
+//! Background work that one process does for all processes, and the way in which the other processes notice that this
+//! process has stopped.
 //!
-//! Each process has threads for the same work, so that any process may die. If all of them looked every few
-//! milliseconds, sixty processes would spend more time on looking than on working. So they share a word, the time at
-//! which the last round began. The thread that began it *leads* and goes on with the next rounds; the others look
-//! seldom, and one of them leads once the word is too old. It does not matter whether the leader is dead, stopped or
-//! slow, and no thread checks which process it is.
+//! Each process has threads for the same work, so that any process may die. If all these threads checked for work every
+//! few milliseconds, sixty processes would spend more time on checks than on work. So the threads share a word, the
+//! time at which the last round began. The thread that began the last round *leads*: it also begins the next rounds.
+//! The other threads check the word seldom, and one of them leads once the word is too old. It does not matter whether
+//! the leader is dead, stopped or slow, and no thread checks which process leads.
 //!
-//! Invariant: nothing depends on there being one leader. Two leaders at once do some work twice, or find a role
-//! taken.
+//! Invariant: correctness never needs exactly one leader. Two leaders at once do some work twice, or find a role taken.
 //!
 //! If we die here: the word grows old, and another thread leads.
 
@@ -26,9 +26,9 @@ pub(crate) const ROUNDS: usize = 3;
 pub enum Work {
     /// Making relaxed commits durable.
     Log = 0,
-    /// Everything else that one process does for all.
+    /// All other work that one process does for all processes.
     House = 1,
-    /// Looking for dead sessions, by waiters for locks.
+    /// The search for dead sessions by waiters for locks.
     Dead = 2,
 }
 
@@ -41,13 +41,13 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Begins as a thread that does not lead.
+    /// Makes the part of a thread that does not lead.
     pub fn new(work: Work) -> Rounds {
         Rounds { work, led: None }
     }
 
     /// Begins the next round if this thread leads, or if the last round began at least `patience` ago. Returns
-    /// whether it did.
+    /// whether a round began.
     pub fn begin(&mut self, processes: &ProcessManager, patience: Duration) -> bool {
         let word = &processes.0.header.rounds[self.work as usize];
         let (last, now) = (word.load(), boot_micros());
@@ -59,7 +59,7 @@ impl Rounds {
         is_ours
     }
 
-    /// Leaves the next round to the first thread that looks.
+    /// Leaves the next round to the first thread that checks the word.
     pub fn resign(&mut self, processes: &ProcessManager) {
         if let Some(led) = self.led.take() {
             // A failure means that another thread leads already.
@@ -67,14 +67,14 @@ impl Rounds {
         }
     }
 
-    /// Returns whether the last round was this thread's.
+    /// Returns whether this thread began the last round.
     pub fn leads(&self) -> bool {
         self.led.is_some()
     }
 }
 
 impl ProcessManager {
-    /// Begins a round if no thread has begun one for `period`. Returns whether it did.
+    /// Begins a round if no thread has begun a round for `period`. Returns whether a round began.
     pub fn begin_if_due(&self, work: Work, period: Duration) -> bool {
         Rounds::new(work).begin(self, period)
     }

@@ -4,8 +4,8 @@
 //! notes, its undo log) need only plain stores.
 //!
 //! Invariants
-//! 1. A session gives its slot back only if it holds no latch, has no open section and has noted no append.
-//!    Otherwise, or if the library panics, it is marked dead, and repaired like a killed session (PROTOCOLS D10).
+//! 1. A session frees its slot only if it holds no latch, has no open section and has noted no append. Otherwise, or if
+//!    the library panics, the session is marked dead, and repaired like a killed session (PROTOCOLS D10).
 //! 2. A handle that a forked child inherits does nothing: the slot is the parent's.
 
 use std::cell::{Cell, OnceCell};
@@ -26,26 +26,26 @@ use crate::{ProcessManager, Rank, Result, SessionId, NOTES};
 #[repr(C, align(64))]
 pub struct Session {
     slot: Held<SessionSlot>,
-    /// The address at which this process has mapped the region: notes name latches by their distance from it.
+    /// The address at which this process has mapped the region: notes name latches by their offsets from this address.
     base: usize,
-    /// The id as the owner in a latch word.
+    /// The owner's bits of a latch word that name this session.
     owner: u64,
     /// The notes that are not in use, as a set.
     notes_free: Cell<u32>,
     tree_depth: Cell<u32>,
-    /// The session is dead and changes nothing shared any more. A section that is dropped without being closed sets
-    /// this before its drop returns, because the guards of the latches above it are dropped next.
+    /// Whether the session is dead and changes nothing shared any more. A section that is dropped without being closed
+    /// sets this before its drop returns, because the guards of the latches above the section are dropped next.
     doomed: Cell<bool>,
-    /// Another manager's table has an entry in the session's name that the session has not given back.
+    /// Whether another manager's table has an entry in the session's name that the session has not removed.
     has_foreign_entry: Cell<bool>,
     log_room: LogRoom,
-    /// The session works in a dead session's name, for its repair.
+    /// Whether the session works in a dead session's name, for its repair.
     is_stand_in: bool,
     /// The number of live [`Freeing`] guards.
     freeing: Cell<u32>,
     id: SessionId,
     undo: UndoHandle,
-    /// The last append noted, and its transaction, also after the note was cleared.
+    /// The LSN of the last noted append and its transaction. Kept also after the note was cleared.
     last_noted: Cell<(u64, u64)>,
     /// Bit n: pin n is in use.
     pins_used: Cell<u64>,
@@ -136,8 +136,8 @@ impl Session {
         self.id
     }
 
-    /// States, while the guard lives, that the session's work frees space, or is needed for that: such work may use
-    /// the space that is kept back of a full disk.
+    /// Declares that the session's work frees space, or is needed to free space, while the guard lives. Such work may
+    /// use the space that is reserved on a full disk.
     #[inline]
     pub fn begin_freeing(&self) -> Freeing<'_> {
         self.freeing.set(self.freeing.get() + 1);
@@ -162,7 +162,8 @@ impl Session {
         &self.processes
     }
 
-    /// Opens a section (PROTOCOLS D2). The section must be closed before the latches on its changes are given back.
+    /// Opens a section (PROTOCOLS D2). The section must be closed before the latches that guard its changes are
+    /// released.
     #[inline]
     pub fn section(&self) -> Section<'_> {
         self.undo().section_of(&self.doomed)
@@ -225,13 +226,13 @@ impl Session {
         self.slot.append_lsn.get() == lsn
     }
 
-    /// Returns the LSN that the session noted last, and its transaction; zeros if there was no note. Known even after
+    /// Returns the LSN that the session noted last, and its transaction; zeros if there was no note. Valid even after
     /// the session's death and repair.
     pub fn last_noted(&self) -> (u64, u64) {
         self.last_noted.get()
     }
 
-    /// Clears the note: the changes that the record describes are complete.
+    /// Clears the note of the append: the changes that the record describes are complete.
     #[inline]
     pub fn clear_append(&self) {
         // Release: every change of a page stays before this store.
@@ -239,7 +240,7 @@ impl Session {
         self.slot.append_lsn.publish(0);
     }
 
-    /// Enters a tree operation: pages unlinked from now on are not used again before the session has left it
+    /// Enters a tree operation: pages unlinked from now on are not used again before the session has left the operation
     /// (PROTOCOLS T2). Calls may be nested.
     #[inline]
     pub fn enter_tree(&self) {
@@ -281,8 +282,8 @@ impl Session {
         self.slot.wait_kind.publish(kind);
     }
 
-    /// As [`Session::wait_info`], and sets when the wait began. Dropping the result restores the previous statement.
-    /// Only for waits that turn out to be long, because this reads the clock.
+    /// As [`Session::wait_info`], and also sets when the wait began. The drop of the result restores the previous
+    /// values. Only for waits that turn out to be long, because this call reads the clock.
     pub fn waits_since(&self, kind: u32, subject: u64, waited: Duration) -> LongWait<'_> {
         let before = (self.slot.wait_kind.get(), self.slot.wait_subject.get(), self.slot.wait_since.get());
         self.wait_info(kind, subject);
@@ -298,7 +299,7 @@ impl Session {
     }
 
     /// Returns whether the session counts as killed: a panic ended its work, or left a section open (PROTOCOLS D10).
-    /// It keeps everything that it held until it is repaired, and can do nothing more.
+    /// A dead session keeps everything that it held until it is repaired, and can do nothing more.
     #[inline]
     pub fn is_dead(&self) -> bool {
         self.doomed.get() && self.notices_its_death()
@@ -313,14 +314,14 @@ impl Session {
         true
     }
 
-    /// Marks the session dead, so that others repair it. During a panic in its thread, its slot is marked only after
-    /// all its guards are gone, because their drops would interfere with the repair.
+    /// Marks the session dead, so that other sessions repair it. During a panic in its thread, its slot is marked only
+    /// after all its guards are gone, because their drops would interfere with the repair.
     #[cold]
     pub fn mark_dead(&self) {
         self.doomed.set(true);
         let status = self.slot.status.load();
         if status.state() == State::Alive && status.generation() == self.id.generation() {
-            // A failure means that another session has marked it, and perhaps buried it since.
+            // A failure means that another session has marked this session dead, and perhaps buried it since.
             let _ = self.slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
     }
@@ -330,23 +331,23 @@ impl Session {
         (self.notes_free.get() ^ ALL_NOTES).count_ones()
     }
 
-    /// Notes what the session has in hand: taken from a list, or taken once the section that changes the list closes.
-    /// Zero means that the thing is where it belongs. The number is for its manager only, and is given to the
-    /// repairer after the session's death.
+    /// Notes the object that the session has taken from a list, or takes when the section that changes the list closes.
+    /// Zero means that the session has taken no object. Only the manager of the list interprets the number. After the
+    /// session's death its repairer gets the number.
     #[inline]
     pub fn set_in_hand(&self, what: u64) {
         // Release: earlier stores to the thing stay before this store.
         self.slot.in_hand.publish(what);
     }
 
-    /// As [`Session::set_in_hand`], and undone with the section.
+    /// As [`Session::set_in_hand`], within a section: a rollback of the section restores the note.
     #[inline]
     pub fn set_in_hand_in(&self, section: &mut Section<'_>, what: u64) {
         self.slot.in_hand.set(section, what);
     }
 
-    /// Leaves by unwinding, with [`Broken`](crate::Broken), if the region is marked broken (PROTOCOLS D13). The
-    /// session's latches and locks are then of no use to others.
+    /// Unwinds with [`Broken`](crate::Broken) if the region is marked broken (PROTOCOLS D13). No other session needs
+    /// this session's latches and locks then.
     #[inline]
     pub fn leave_if_broken(&self) {
         if self.region().is_broken() {
@@ -354,8 +355,8 @@ impl Session {
         }
     }
 
-    /// Repairs every dead session of the environment completely, with its transactions, unless another session
-    /// repairs it already. Does nothing for a session that holds a latch.
+    /// Repairs every dead session of the environment completely, with its transactions, unless another session already
+    /// repairs that dead session. Does nothing if this session holds a latch.
     #[cold]
     pub fn help_the_dead(&self) {
         if self.latch_count() == 0 && !self.is_stand_in {
@@ -363,7 +364,7 @@ impl Session {
         }
     }
 
-    /// Makes the session heed calls of [`cancel_waits`](crate::cancel_waits) from now on, and ignore earlier ones.
+    /// Makes the session heed calls of [`cancel_waits`](crate::cancel_waits) from now on, and ignore earlier calls.
     #[inline]
     pub fn heed_cancels(&self) {
         self.cancels.set(cancels());
@@ -374,7 +375,8 @@ impl Session {
         self.cancels.set(cancels);
     }
 
-    /// Returns whether [`cancel_waits`](crate::cancel_waits) was called since that moment.
+    /// Returns whether [`cancel_waits`](crate::cancel_waits) was called since the moment set by
+    /// [`Session::heed_cancels`] or [`Session::heed_cancels_since`].
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancels.get() != cancels() && !planted("process: a wait ignores its cancellation")
@@ -417,7 +419,7 @@ impl Session {
     #[inline]
     pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> NoteNumber {
         let free = self.notes_free.get();
-        // The bit behind the last note ends the search.
+        // The bit after the last note ends the search.
         let Some(note) = NoteNumber::new((free | 1 << NOTES).trailing_zeros()) else { too_many_latches(self.id) };
         if cfg!(debug_assertions) {
             if waits {
@@ -425,7 +427,7 @@ impl Session {
             }
             self.ranks[note as usize].set(rank);
         }
-        // Without its lowest bit, which is the note.
+        // Clears the lowest set bit, which is the note's bit.
         self.notes_free.set(free & free.wrapping_sub(1));
         note
     }
@@ -469,7 +471,7 @@ impl Session {
     }
 }
 
-/// States what its session waits for, as long as this value lives.
+/// Shows the tools what its session waits for, as long as this value lives.
 pub struct LongWait<'s> {
     session: &'s Session,
     before: (u32, u64, u64),
@@ -502,7 +504,7 @@ impl Drop for Session {
         }
         let status = self.slot.status.load();
         if status.generation() != self.id.generation() {
-            // The session was taken for dead and buried: the slot has another tenant.
+            // Another session considered this session dead and buried it: the slot has another tenant.
             return;
         }
         let holds_nothing = self.latch_count() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;

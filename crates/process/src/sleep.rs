@@ -1,14 +1,14 @@
-//! Sleeping until another session wakes us. No wake is lost, and every sleep has a longest time.
+//! Sleeping until another session wakes the sleeper. No wake is lost, and every sleep has a bound.
 //!
 //! Paper: LIBTP section 3.2.4, "for each process, a semaphore is maintained upon which that process waits".
 //! Departures: the semaphore is a word in the session's slot, one per thread; and every sleep ends within
-//! [`SLEEP_MAX`], because the session that should wake us may be dead (PROTOCOLS D8).
+//! [`SLEEP_MAX`], because the session that should wake the sleeper may be dead (PROTOCOLS D8).
 //!
 //! The word: bit 0, the session is in the kernel or on its way there; above it, the number of wakes. The sleeper
 //! takes a [`Ticket`] (the word), *then* checks its condition, *then* sleeps if the word still equals the ticket. A
-//! waker first makes the condition true, then adds a wake: either the sleeper's check comes later and sees the
-//! condition, or the word differs from its ticket. The waker enters the kernel only if bit 0 was set, and clears the
-//! bit before: of several wakers only the first needs to enter, however long the sleeper takes to get up.
+//! waker first makes the condition true, then adds a wake. If the sleeper's check comes later, it sees the condition.
+//! Otherwise the word differs from the sleeper's ticket. The waker calls the kernel only if bit 0 was set, and clears
+//! the bit before the call. So of several wakers only the first calls the kernel, even if the sleeper resumes late.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use crate::latch_word::Wait;
 use crate::slot::SessionSlot;
 use crate::{os, Session, SessionId};
 
-/// No sleep is longer than this: a sleeper checks its condition again, and whether the session that it waits for
-/// still lives.
+/// The bound of a sleep. After it a sleeper checks its condition again, and checks whether the session that it waits
+/// for still lives.
 pub const SLEEP_MAX: Duration = Duration::from_millis(5);
 
 const ASLEEP: u32 = 1;
@@ -50,8 +50,8 @@ impl Session {
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }
 
-    /// As [`Session::sleep_on`], but sleeps up to `duration`, however long that is. Only for a session that waits for
-    /// its turn while no other session waits for it.
+    /// As [`Session::sleep_on`], but sleeps up to `duration`, even if that is longer than [`SLEEP_MAX`]. Only for a
+    /// session that waits for its turn while no other session waits for it.
     pub fn sleep_long(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         self.leave_if_late();
@@ -66,8 +66,8 @@ impl Session {
     }
 
     /// Sleeps until `ready` returns true, which it checks at every wake and at least every [`SLEEP_MAX`]. Returns
-    /// false if the deadline passes first. Without a deadline it waits for ever, so `ready` must then also return
-    /// true if the session that it waits for is dead.
+    /// false if the deadline passes first. A call without a deadline may wait for ever, so `ready` must then also
+    /// return true if the awaited session is dead.
     pub fn sleep_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
         loop {
             let ticket = self.prepare_sleep();
@@ -113,8 +113,8 @@ impl SleepWord for AtomicU32 {
     }
     #[inline]
     fn swap_if(&self, old: u32, new: u32) -> bool {
-        // The waker's `add` on the same word comes before this swap, which then fails, or after it, and then the
-        // waker sees bit 0.
+        // If the waker's `add` on the same word comes before this swap, the swap fails. If the `add` comes after the
+        // swap, the waker sees bit 0.
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
     #[inline]
@@ -151,7 +151,7 @@ fn sleep_on(word: &impl SleepWord, ticket: Ticket, park: impl FnOnce(u32) -> Wai
 #[inline]
 fn add_wake(word: &impl SleepWord, unpark: impl FnOnce()) {
     if word.add(ONE_WAKE) & ASLEEP != 0 {
-        // A sleeper that is up already and sleeps again is woken for nothing.
+        // If the sleeper has already resumed and sleeps again, this wake is needless.
         word.and(!ASLEEP);
         unpark();
     }

@@ -19,13 +19,13 @@ use crate::rounds::ROUNDS;
 use crate::NOTES;
 
 /// The number of pins that a session can note. Further pins are only counted: if a session dies with such pins, all
-/// pins of all sessions are counted anew.
+/// pins of all sessions are recounted.
 pub(crate) const PINS: usize = 62;
 /// Bits of a slot's index in a latch word.
 const INDEX_BITS: u32 = 20;
 /// Bits of the generation in a latch word, and so everywhere.
 pub(crate) const GENERATION_BITS: u32 = 26;
-/// As many sessions as a latch word can name, in whole chunks of the slab.
+/// The largest number of sessions that a latch word can name, in whole chunks of the slab.
 pub(crate) const SESSIONS_MAX: u32 = (1 << INDEX_BITS) - crate::FIRST_SLOTS;
 
 /// Names a session for as long as the region lives: the slot's index (low half) and its generation (high half).
@@ -98,13 +98,13 @@ impl fmt::Debug for SessionId {
 /// The right to repair a slot's tenant: the repairer, and the tenant that the right is for. Zero: no session has it.
 ///
 /// Bits 0-19 and 32-57 are the repairer's, as in its name; bits 20-31 and 58-63 are the low 18 bits of the tenant's
-/// generation. So the right of a repairer that stands still after the burial ends with the tenant, and does not block
-/// the repair of the next tenant.
+/// generation. So if a repairer stops after the burial, its right ends with the tenant, and does not block the repair
+/// of the next tenant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim(u64);
 bits!(Claim: u64);
 
-/// The number of bits of the tenant's generation that lie beside the repairer's index.
+/// The number of bits of the tenant's generation that are next to the repairer's index.
 const BESIDE_INDEX: u32 = 32 - INDEX_BITS;
 const GENERATION_SHIFT: u32 = 32 + GENERATION_BITS;
 const REPAIRER: u64 = ((1 << GENERATION_BITS) - 1) << 32 | ((1 << INDEX_BITS) - 1);
@@ -120,7 +120,7 @@ impl Claim {
         Claim(by.0 | low << INDEX_BITS | (generation >> BESIDE_INDEX) << GENERATION_SHIFT)
     }
 
-    /// Returns the repairer of the tenant of that generation. `NONE` if there is no repairer, or the right is for an
+    /// Returns the repairer of the tenant of that generation. `NONE` if there is no repairer, or if the right is for an
     /// earlier tenant.
     pub(crate) fn of_tenant(self, generation: u32) -> SessionId {
         let by = SessionId(self.0 & REPAIRER);
@@ -150,7 +150,7 @@ pub(crate) enum State {
 pub(crate) struct Status(u64);
 bits!(Status: u64);
 
-/// Where the attachment begins in a status.
+/// The lowest bit of the attachment in a status.
 const ATTACHMENT_SHIFT: u32 = 2 + GENERATION_BITS;
 
 impl Status {
@@ -207,16 +207,16 @@ shared! {
         pub(crate) processes: Link<SlabHeader>,
         /// The session that counts the holders of a latch (`recount.rs`), or zero.
         pub(crate) freezer: Word<SessionId>,
-        /// The latch whose holders that session counts, or zero.
+        /// The latch whose holders the session `freezer` counts, or zero.
         pub(crate) frozen: Word<u64>,
-        /// Dead sessions that were repaired while others lived.
+        /// The number of dead sessions that were repaired while other sessions lived.
         pub(crate) repaired: Word<u64>,
-        /// The number of times that the environment's region was made anew while in use, this region included.
+        /// The number of times that the environment's region was rebuilt while in use, including this rebuild.
         pub(crate) rebuilt: Word<u64>,
         /// The time when the last round of each kind of background work began (`rounds.rs`), in microseconds since
         /// the machine started; zero: never.
         pub(crate) rounds: [Word<u64>; ROUNDS],
-        /// How long repairs took.
+        /// The durations of repairs.
         pub(crate) times: Link<RepairCounts>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 3],
@@ -235,12 +235,12 @@ shared! {
         /// The LSN that the session is about to publish, or zero (PROTOCOLS D3). A session that takes a snapshot
         /// reads it.
         pub(crate) append_lsn: Word<u64>,
-        /// The transaction that append is for.
+        /// The transaction of the noted append.
         pub(crate) append_txn: Word<u64>,
         /// What the session waits for: a number that only its manager understands.
         pub(crate) wait_subject: Word<u64>,
 
-        /// The tenant; stored last when one comes or goes.
+        /// The tenant; stored last when a tenant joins or leaves.
         pub(crate) status: Word<Status>,
         /// The right to repair the tenant (PROTOCOLS D5), or zero.
         pub(crate) reaper: Word<Claim>,
@@ -255,8 +255,8 @@ shared! {
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 3],
 
-        /// What the session has in hand, taken from a list and not yet put anywhere else: a number that only its
-        /// manager understands. Only the session writes this and the words below.
+        /// What the session has taken from a list and not yet put into another place: a number that only its manager
+        /// understands. Only the session writes this and the words below.
         pub(crate) in_hand: Word<u64>,
         /// The number of pins without a note.
         pub(crate) pins_unnoted: Word<u64>,
@@ -269,9 +269,8 @@ const _: () = assert!(NOTES == 12, "the slot has as many notes as a session may 
 const _: () = assert!(PINS == 62, "the slot has as many notes as a session usually has pins");
 
 impl SessionSlot {
-    /// Empties everything that a tenant leaves behind, except its status, its undo log, and the right to repair it.
-    /// If that right were given back before the slot is free, a second repairer could take it and bury the next
-    /// tenant.
+    /// Clears all words of a tenant, except its status, its undo log, and the right to repair it. If that right were
+    /// released before the slot is free, a second repairer could take it and bury the next tenant.
     pub(crate) fn clear(&self) {
         self.notes.iter().chain(&self.pins).for_each(|note| note.init(Note::NONE));
         let own = [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.in_hand, &self.pins_unnoted];
@@ -284,7 +283,7 @@ impl SessionSlot {
         self.tree_epoch.publish(0);
     }
 
-    /// Returns what tools see of the session that the slot has at `status`, in the process `pid`.
+    /// Returns what tools show about the slot's session at `status`, in the process `pid`.
     pub(crate) fn info(&self, index: u32, status: Status, alive: bool, pid: u32) -> SessionInfo {
         SessionInfo {
             id: SessionId::new(index, status.generation()),
@@ -332,7 +331,7 @@ mod tests {
     use crate::attachment_id::AttachmentId;
 
     #[test]
-    fn a_session_is_named_in_a_latch_word_whole() {
+    fn a_latch_word_names_a_session_with_its_whole_generation() {
         for id in [SessionId::new(1, 1), SessionId::new(SESSIONS_MAX, (1 << GENERATION_BITS) - 1)] {
             assert_eq!(SessionId::from_latch_word(id.owner_bits()), Some(id));
         }
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_go_round_without_zero() {
+    fn generations_wrap_around_and_skip_zero() {
         let [seven, largest] = [7, (1 << 36) - 1].map(AttachmentId::from_raw);
         let last = Status::new(State::Free, (1 << GENERATION_BITS) - 1, seven);
         let next = last.next_tenant(largest);

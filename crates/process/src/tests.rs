@@ -45,7 +45,7 @@ fn one_of_two_processes_leads_the_rounds_until_it_is_late_or_resigns() {
     let long = Duration::MAX;
     assert!(mine.begin(&here, long), "no process has begun a round");
     assert!(!theirs.begin(&there, long));
-    assert!(mine.begin(&here, long) && mine.leads(), "the leader goes on");
+    assert!(mine.begin(&here, long) && mine.leads(), "the leader also begins the next round");
     assert!(Rounds::new(Work::Log).begin(&there, long), "other work has another leader");
     assert!(theirs.begin(&there, Duration::ZERO), "the last round is too long ago");
     assert!(!mine.begin(&here, long) && !mine.leads());
@@ -95,7 +95,7 @@ fn sessions_of_two_mappings_count_together_under_one_latch() {
             let counter = processes.region().at(counter);
             let seen = counter.get();
             highest.fetch_max(seen, Ordering::Relaxed);
-            assert_eq!(counter.get(), seen, "a writer got in beside a reader");
+            assert_eq!(counter.get(), seen, "a writer held the latch together with a reader");
         }
     };
     std::thread::scope(|scope| {
@@ -144,7 +144,7 @@ fn a_writer_gets_in_among_readers_that_never_pause() {
 }
 
 #[test]
-fn a_waiter_is_woken_when_the_latch_is_let_go() {
+fn a_waiter_is_woken_when_the_latch_is_released() {
     let (here, there) = two_processes();
     let latch = new_latch(&here);
     let mine = here.join().expect("room");
@@ -191,7 +191,10 @@ fn a_wait_for_a_latch_of_lower_rank_is_refused() {
     let mine = here.join().expect("room");
     let (low, high) = (here.region().at(new_latch(&here)), here.region().at(new_latch(&here)));
     let _guard = high.exclusive(&mine, Rank::LOG_APPEND);
-    assert!(low.try_exclusive(&mine, Rank::LOCK_BUCKET).is_some(), "an attempt that does not wait may");
+    assert!(
+        low.try_exclusive(&mine, Rank::LOCK_BUCKET).is_some(),
+        "an attempt that does not wait may violate the order"
+    );
     let refused = catch_unwind(AssertUnwindSafe(|| drop(low.exclusive(&mine, Rank::LOCK_BUCKET))));
     assert!(refused.is_err());
 }
@@ -218,7 +221,7 @@ fn a_panic_above_an_open_section_frees_nothing_and_kills_the_session() {
 }
 
 #[test]
-fn a_section_forgotten_by_an_early_return_is_a_death_too() {
+fn a_section_dropped_by_an_early_return_kills_the_session_too() {
     let (here, _there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
@@ -231,7 +234,7 @@ fn a_section_forgotten_by_an_early_return_is_a_death_too() {
 }
 
 #[test]
-fn a_panic_without_a_section_frees_nothing_either_as_a_kill_would() {
+fn a_panic_without_a_section_frees_nothing_like_a_kill() {
     let (here, there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
@@ -297,7 +300,7 @@ fn dies_in_a_foreign_panic(die: impl Fn(&Session, &Latch)) {
 }
 
 #[test]
-fn a_section_forgotten_in_a_destructor_during_a_foreign_panic_is_a_death() {
+fn a_section_dropped_in_a_destructor_during_a_foreign_panic_kills_the_session() {
     dies_in_a_foreign_panic(|session, latch| {
         let _guard = latch.exclusive(session, Rank::CATALOGUE);
         let _section = session.section();
@@ -340,11 +343,11 @@ fn a_latch_guard_dropped_after_its_session_was_marked_dead_frees_nothing() {
     let guard = latch.exclusive(&mine, Rank::CATALOGUE);
     mine.mark_dead();
     drop(guard);
-    assert_eq!(latch.owner(), Some(mine.id()), "its repairer gives it back");
+    assert_eq!(latch.owner(), Some(mine.id()), "its repairer releases the latch");
 }
 
 #[test]
-fn the_panic_of_a_callers_function_gives_latches_back() {
+fn the_panic_of_a_callers_function_releases_latches() {
     let (here, _there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
@@ -430,7 +433,7 @@ fn the_open_section_of_a_dead_session_is_rolled_back_before_its_latch_is_free() 
 }
 
 #[test]
-fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
+fn a_dead_repairers_right_goes_to_the_next_repairer() {
     let (here, there) = two_processes();
     let place = new_latch(&here);
     let (dead, first) = (here.join().expect("room"), here.join().expect("room"));
@@ -452,7 +455,7 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
 
 /// Otherwise a session that took the right in between would bury the slot's next tenant, which lives.
 #[test]
-fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
+fn the_right_to_repair_is_released_only_when_the_slot_is_free() {
     let (here, there) = two_processes();
     let (dead, first) = (here.join().expect("room"), here.join().expect("room"));
     let id = dead.id();
@@ -492,7 +495,7 @@ fn a_count_that_a_dead_repairer_froze_is_thawed_by_the_next_session_that_wants_t
 }
 
 #[test]
-fn counts_come_out_right_while_holders_die_and_others_come_and_go() {
+fn counts_are_right_while_holders_die_and_other_sessions_take_and_release_the_latch() {
     let (here, there) = two_processes();
     let place = new_latch(&here);
     let stop = AtomicBool::new(false);
@@ -729,7 +732,7 @@ fn a_noted_append_or_a_held_latch_keeps_the_slot_of_a_session_that_leaves() {
 }
 
 #[test]
-fn a_tree_epoch_has_passed_when_those_inside_have_left() {
+fn a_tree_epoch_has_passed_when_the_sessions_inside_have_left() {
     let (here, there) = two_processes();
     let (mine, theirs) = (here.join().expect("room"), there.join().expect("room"));
     mine.enter_tree();

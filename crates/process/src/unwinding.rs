@@ -1,8 +1,8 @@
 //! Tells whether this thread unwinds because the library has panicked (PROTOCOLS D10).
 //!
 //! A guard dropped by a panic of the library leaves everything to the repair, so that a panic leaves the same state
-//! as a kill at the same place. The panic of a caller's function does not count, and neither does a panic that was
-//! already under way when a destructor called the library.
+//! as a kill at the same place. Two panics are not the library's: the panic of a caller's function, and a panic that
+//! was already under way when a destructor called the library.
 
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -20,24 +20,26 @@ pub(crate) fn unwinds() -> bool {
     std::thread::panicking() && !IS_FOREIGN.get()
 }
 
-/// Returns whether this thread must keep a role instead of giving it back, because a panic may have left the role's
-/// work half done (PROTOCOLS D10). Another session then takes the role over, as it does from a dead session. In a
-/// broken region the role is given back, because other sessions wait for it (PROTOCOLS D13).
+/// Returns whether this thread must keep a role instead of releasing it, because a panic may have left the role's work
+/// half done (PROTOCOLS D10). Another session then takes the role over, as from a dead session. In a broken region the
+/// role is released, because other sessions wait for it (PROTOCOLS D13).
 pub fn leaves_roles(region: &Region) -> bool {
     unwinds() && !region.is_broken() && !planted("process: a panic returns the session's roles")
 }
 
-/// States that the panic that begins now is the caller's: until it has left the call ([`catch_call`]), dropped guards release what they hold.
+/// Marks the panic that begins now as the caller's: until it has left the call ([`catch_call`]), dropped guards
+/// release what they hold.
 pub fn is_callers_panic() {
     IS_FOREIGN.set(true);
 }
 
-/// States that the panic that begins now is the library's, even if another panic is under way in this thread.
+/// Marks the panic that begins now as the library's, even if another panic is under way in this thread.
 pub(crate) fn mark_library_panic() {
     IS_FOREIGN.set(false);
 }
 
-/// Runs a call of the library, and catches a panic that leaves it. The session holds no guard of the library before.
+/// Runs a call of the library, and catches a panic that leaves it. The session holds no guard of the library before the
+/// call.
 // Always inlined: the result then needs no room in memory.
 #[inline(always)]
 pub fn catch_call<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {

@@ -1,14 +1,14 @@
 //! The death watch: the kernel reports at once that an attached process has died.
 //!
-//! A survivor that waits for a dead session finds out by itself (PROTOCOLS D8, D9). The watch is for dead sessions that
-//! no survivor waits for yet. For each other process of this pid namespace, the watch keeps a descriptor that the
-//! kernel makes readable when the process's last thread has ended. It checks processes of other pid namespaces, and all
-//! processes if the kernel has no such descriptors, at each timeout. It also checks each newcomer once its descriptor
-//! is open, because the descriptor may belong to another process with the same pid.
+//! A survivor that waits for a dead session notices the death without the watch (PROTOCOLS D8, D9). The watch is for
+//! dead sessions that no survivor waits for yet. For each other process of this pid namespace, the watch keeps a
+//! descriptor that the kernel makes readable when the process's last thread has ended. At each timeout, it checks the
+//! processes of other pid namespaces, or all processes if the kernel has no such descriptors. It also checks each new
+//! process once its descriptor is open, because the descriptor may belong to another process with the same pid.
 //!
 //! Not every death is the end of a process: a process that becomes another program (`exec`) keeps its pid and its
 //! start time, and loses its memory and its seat. The descriptor does not show that, so the watch checks the seats
-//! now and then, a few at a time.
+//! from time to time, a few at a time.
 //!
 //! If we die here: only the watch is lost; it changes no shared memory.
 
@@ -28,7 +28,8 @@ use crate::ProcessManager;
 
 /// The time between checks of processes with a descriptor: each check is a system call.
 const ROLL_CALL: Duration = Duration::from_secs(1);
-/// The number of processes in one such check. If each process checked all others, sixty of them would do little else.
+/// The number of processes in one such check. If each of sixty processes checked all others, the checks would take most
+/// of their time.
 const CALLED: usize = 8;
 
 /// Watches all other attached processes.
@@ -37,7 +38,7 @@ pub struct DeathWatch {
     watched: Vec<Watched>,
     /// The time of the last such check.
     called: Instant,
-    /// The next process to check, as an index into `watched`. Each observer begins elsewhere.
+    /// The next process to check, as an index into `watched`. Each observer begins at another index.
     next: usize,
     waker: Waker,
 }
@@ -78,7 +79,7 @@ impl DeathWatch {
         watch
     }
 
-    /// Returns the waker, which ends a wait early. A wake is remembered: one that comes before a wait ends that wait
+    /// Returns the waker, which ends a wait early. A wake is remembered: a wake that comes before a wait ends that wait
     /// at once.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -133,7 +134,7 @@ impl DeathWatch {
             }
             // A signal; the caller waits again.
             Err(rustix::io::Errno::INTR) => Happened::Woken,
-            // The call failed, perhaps for want of memory: fall back to looking now and then.
+            // The call failed, perhaps for lack of memory: check the processes at each timeout instead.
             Err(_) => {
                 std::thread::sleep(timeout);
                 Happened::Nothing
@@ -141,7 +142,7 @@ impl DeathWatch {
         }
     }
 
-    /// Watches newcomers, and forgets processes that have left.
+    /// Watches new processes, and forgets processes that have left.
     fn look_around(&mut self) {
         let attachments = &self.processes.0.attachments;
         let there: Vec<(AttachmentId, Identity)> = attachments.others().collect();
@@ -158,10 +159,10 @@ impl DeathWatch {
         }
     }
 
-    /// Returns whether there are deaths not reported yet. A descriptor opened too late, of another process with the
-    /// same pid, does no harm: the start time is checked here, after the opening. A check costs a system call or two,
-    /// so it is made only for processes that the kernel reports as ended and for those without a descriptor. Now and
-    /// then the seats of some of the other processes are checked.
+    /// Returns whether there are deaths not reported yet. A descriptor that was opened too late, for another process
+    /// with the same pid, does no harm: the start time is checked here, after the opening. A check costs a system call
+    /// or two, so only processes that the kernel reports as ended, and processes without a descriptor, are checked.
+    /// From time to time the seats of some of the other processes are checked.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
         let calls = self.called.elapsed() >= ROLL_CALL

@@ -1,5 +1,6 @@
 //! While the setting `KernelLatches` is on, each latch calls the kernel when it is taken and when it is released; at
-//! other times no latch calls the kernel. The test is alone in its file, because the setting is the whole process's.
+//! other times no latch calls the kernel. The file has only this test, because the setting is valid for the whole
+//! process.
 #![cfg(feature = "kernel-latches")]
 
 use libtp_process::{KernelLatches, Latch, ProcessManager, Rank, Settings};

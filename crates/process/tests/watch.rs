@@ -89,7 +89,7 @@ fn a_killed_process_is_reported_at_once_and_its_session_is_dead() {
         victim
     });
     assert!(watch.wait(LONG));
-    assert!(started.elapsed() < LONG, "by the kernel's word and not by the clock");
+    assert!(started.elapsed() < LONG, "the kernel reported the death before the timeout");
     let victim = killer.join().unwrap();
     assert!(!processes.is_alive(victim.session), "though no process has waited for the zombie");
     assert!(processes.is_alive(bystander.session));
@@ -97,7 +97,7 @@ fn a_killed_process_is_reported_at_once_and_its_session_is_dead() {
 }
 
 #[test]
-fn a_newcomer_is_watched_too() {
+fn a_process_that_attaches_later_is_watched_too() {
     let directory = tempfile::tempdir().unwrap();
     let (region, processes) = new_region(&directory);
     let mut watch = DeathWatch::new(&processes);
@@ -110,7 +110,7 @@ fn a_newcomer_is_watched_too() {
 }
 
 #[test]
-fn a_stopped_process_and_one_that_leaves_are_no_deaths() {
+fn a_stopped_process_and_a_process_that_leaves_are_not_reported() {
     let directory = tempfile::tempdir().unwrap();
     let (region, processes) = new_region(&directory);
     let stopped = Guest::start(&region);
@@ -123,11 +123,11 @@ fn a_stopped_process_and_one_that_leaves_are_no_deaths() {
         assert!(!watch.wait(Duration::from_millis(10)));
     }
     assert!(processes.is_alive(stopped.session));
-    assert_eq!(processes.sessions().len(), 1, "the process that left has given its slot back");
+    assert_eq!(processes.sessions().len(), 1, "the process that left has freed its slot");
 }
 
 #[test]
-fn a_wake_ends_the_wait_also_when_it_came_before() {
+fn a_wake_before_a_wait_ends_the_wait() {
     let directory = tempfile::tempdir().unwrap();
     let (_region, processes) = new_region(&directory);
     let mut watch = DeathWatch::new(&processes);

@@ -1,8 +1,8 @@
-//! Measures the hot paths: a get, an update, an insertion and an append, beside a bare loop in the same run.
+//! Measures the hot paths (a get, an update, an insertion and an append), and a bare loop in the same run.
 //!
 //! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME [SLICES]]]`. Warm pages, one
-//! thread, a million records of 100 bytes by default. Prints nanoseconds per call: the best twentieth of the slices,
-//! and the middle one. Each call includes a tenth of a transaction.
+//! thread, a million records of 100 bytes by default. Prints nanoseconds per call: of the slice at the fifth
+//! percentile, and of the median slice. Each call includes a tenth of a transaction.
 
 #![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
@@ -15,7 +15,7 @@ use libtp_record::{Access, BtreeCursor, Database, Method};
 use libtp_txn::TxnSession;
 use world::{Place, Random, World};
 
-/// Calls of a slice. Slices are short, because other work of the machine spoils some of them.
+/// The number of calls of a slice. Slices are short, because other work of the machine disturbs some of them.
 const SLICE_CALLS: u64 = 1500;
 const PER_TXN: u64 = 10;
 

@@ -1,8 +1,8 @@
 //! Method dispatch: the calls on records by key, each for a B-tree and for a hash file.
 //!
-//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. This file alone looks at a database's method to
-//! choose the code of a call; an access method only refuses files of another method ([`Access::check_btree`] and the
-//! like).
+//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. Only this file chooses the code of a call by
+//! the database's method. An access method only refuses files of another method ([`Access::check_btree`] and similar
+//! checks).
 
 use crate::btree::get::LeafPlace;
 use libtp_buffer::ExclusivePage;
@@ -21,7 +21,8 @@ impl<'a> Access<'a> {
     /// Reads the value of `key` under a shared lock, and passes it to `read`. Returns `None` if there is no such
     /// record.
     ///
-    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// The page is latched while `read` runs: `read` may copy or inspect the value, and calls no other function of the
+    /// library (PROTOCOLS D12).
     ///
     /// # Errors
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), [`Error::Corrupt`](crate::Error::Corrupt), and errors of locks
@@ -35,7 +36,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// As [`Access::get`], but `read` gets a copy and may call anything: the session holds no latch meanwhile.
+    /// As [`Access::get`], but `read` gets a copy and may call any function: the session holds no latch while `read`
+    /// runs.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -49,7 +51,7 @@ impl<'a> Access<'a> {
         Ok(result)
     }
 
-    /// As [`Access::get`], but locks the record for writing: for a value that is read to be changed.
+    /// As [`Access::get`], but locks the record for writing, because the caller will change the value.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -58,8 +60,8 @@ impl<'a> Access<'a> {
         self.get_to_change(key, &mut None, read)
     }
 
-    /// As [`Access::get_for_update`]. Stores the record's place in `place` if the whole record is on a leaf of a
-    /// B-tree.
+    /// As [`Access::get_for_update`]. If the whole record is on a leaf of a B-tree, also stores the record's place in
+    /// `place`.
     #[inline]
     fn get_to_change<R>(
         &self,
@@ -74,7 +76,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Returns the first page of a key's search, if the page is known without a wait.
+    /// Returns the first page of a search for `key`, if that page is known without a wait.
     #[inline]
     pub(crate) fn page_of(&self, key: &[u8]) -> Option<u32> {
         match self.database.method() {
@@ -84,7 +86,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Checks that the file can have a key, and locks the database. Returns the granularity of further locks.
+    /// Checks that the file can store `key`, and locks the database. Returns the granularity of further locks.
     #[inline]
     fn enter_for(&self, key: &[u8], purpose: Purpose) -> Result<(Purpose, Option<Granularity>)> {
         self.check_keyed()?;
@@ -92,8 +94,8 @@ impl<'a> Access<'a> {
         Ok((purpose, self.enter(purpose)?))
     }
 
-    /// Lets `change` change the value of `key`, keeping its length, and returns its result; `None` if there is no such
-    /// record. While `change` runs the session holds the record's lock for writing, but no latch.
+    /// Lets `change` change the value of `key`, but not its length. Returns the result of `change`; `None` if there is
+    /// no such record. While `change` runs the session holds the record's lock for writing, but no latch.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -121,11 +123,11 @@ impl<'a> Access<'a> {
         Ok(result)
     }
 
-    /// Changes the part of the value of `key` from `offset` on, and returns the answer; `None` if there is no such
-    /// record.
+    /// Changes the part of the value of `key` that begins at `offset`. Returns the answer of `part`; `None` if there is
+    /// no such record.
     ///
     /// # Errors
-    /// [`Error::PartOutside`](crate::Error::PartOutside); else as [`Access::put`].
+    /// [`Error::PartOutside`](crate::Error::PartOutside), and the errors of [`Access::put`].
     #[inline]
     pub fn change_part<P: Part>(&self, key: &[u8], offset: usize, part: P) -> Result<Option<P::Told>> {
         self.check_keyed()?;
@@ -136,7 +138,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Stores a record, whether or not the key has one. A caller that needs to know whether a record was there
+    /// Stores a record, and replaces an older record of the key. A caller that needs to know whether a record existed
     /// reads the key first.
     ///
     /// # Errors
@@ -147,7 +149,7 @@ impl<'a> Access<'a> {
         self.change_record(key, Outcome::Value(value), Policy::Always).map(|_| ())
     }
 
-    /// Stores a record if the key has none. Returns whether it did.
+    /// Stores a record if the key has no record. Returns whether the record was stored.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -155,7 +157,7 @@ impl<'a> Access<'a> {
         self.change_record(key, Outcome::Value(value), Policy::New)
     }
 
-    /// Deletes a record. Returns whether there was one.
+    /// Deletes a record. Returns whether the record existed.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -193,7 +195,8 @@ impl<'a> Access<'a> {
 impl SnapshotAccess<'_> {
     /// Passes the value of `key` to `read`; `None` if there was no such record.
     ///
-    /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// A page may be latched while `read` runs: `read` may copy or inspect the value, and calls no other function of
+    /// the library (PROTOCOLS D12).
     ///
     /// # Errors
     /// `SnapshotTooOld`, `KeyTooLong`, and errors of pages and the log.
@@ -206,10 +209,10 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// Checks everything that a database's pages state about each other.
+/// Checks the whole structure of a database: all that its pages state about each other.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is a finding.
+/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     match access.database().method() {
         Method::Btree if access.database().key_format().is_list => list::verify::verify(access),

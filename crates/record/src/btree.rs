@@ -1,18 +1,18 @@
 //! The B-tree: a B-link tree of slotted pages. btree/README.md explains the design.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `search`, `get`, `scan` | goes down the tree; reads one record; reads record after record |
+//! | `search`, `get`, `scan` | descends the tree; reads one record; reads record after record |
 //! | `neighbour` | from one leaf to the next, in either direction |
-//! | `change`, `insert` | puts and deletes records, here and in a hash file; the part of a leaf |
-//! | `update`, `part` | changes a value by a function; changes a part of a value in place, here and in a hash file |
+//! | `change`, `insert` | puts and deletes records, also in a hash file; the code for a leaf |
+//! | `update`, `part` | changes a value by a function; changes a part of a value in place, also in a hash file |
 //! | `ghosts`, `long_value` | makes room on a leaf; values too long for a leaf |
 //! | `range` | counts, deletes and cleans ranges of keys |
-//! | `unlink`, `absorb` | unlinks emptied leaves; absorbs pages above the leaves that have one child |
-//! | `load`, `filling`, `redo_load` | makes an empty tree of sorted records, page after page |
-//! | `dense` | optional: a full leaf shares with its left neighbour before it splits |
+//! | `unlink`, `absorb` | unlinks emptied leaves; absorbs inner pages that have one child |
+//! | `load`, `filling`, `redo_load` | fills an empty tree with sorted records, page after page |
+//! | `dense` | optional: a full leaf moves records to its left neighbour before it splits |
 //! | `merge`, `redo_merge` | merges neighbouring leaves that hold little |
-//! | `split`, `split_plan`, `post` | splits a page; chooses where; posts the new page in the parent |
+//! | `split`, `split_plan`, `post` | splits a page; chooses the separator; posts the new page in the parent |
 //! | `log_records`, `encode`, `difference` | the log records, and how their bodies are built |
 //! | `redo`, `undo`, `record_types` | redo and undo of the log records; their table |
 //! | `verify` | checks the whole tree |

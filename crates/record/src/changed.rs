@@ -1,7 +1,7 @@
 //! The body of a log record that changes one record: an insertion, an update, a deletion, in every access method.
 //!
-//! Most of the log is such bodies, so they are as short as they can be: a number has as many bytes as it needs, a zero
-//! and a length that follows from others have none. Byte table: docs/formats/log.md.
+//! Most bytes of the log are in such bodies, so they are as short as possible. A number has only as many bytes as it
+//! needs. A zero, and a length that follows from other lengths, have no bytes. Byte table: docs/formats/log.md.
 //!
 //! The session that makes a change builds the [`Changed`] and applies it. Recovery, undo and snapshots read it from the
 //! body. In debug builds each body that is written is read back and compared.
@@ -13,8 +13,8 @@ use libtp_txn::{Damage, PageList};
 use crate::log_body::{name_page, take, UNREADABLE};
 use crate::page::record_lsn::{lsn_of_eighth, RecordFlags};
 
-/// A change of one record. The values are stored values, which include references to chains. The bytes taken out are
-/// usually on the page, and live shorter than the others.
+/// A change of one record. The values are stored values, which include references to chains. The removed bytes are
+/// usually borrowed from the page, so they have a shorter lifetime than the other bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed<'c, 'b> {
     /// The packed identifier of the record's page.
@@ -23,15 +23,15 @@ pub struct Changed<'c, 'b> {
     pub slot: usize,
     /// The whole key; empty in a file of records by number.
     pub key: &'b [u8],
-    /// Where in the value the change begins.
+    /// The offset in the value at which the change begins.
     pub offset: usize,
-    /// The bytes taken out there.
+    /// The bytes that are removed at `offset`.
     pub cut: &'c [u8],
-    /// The bytes put in there.
+    /// The bytes that are inserted at `offset`.
     pub put: &'b [u8],
-    /// The flags before.
+    /// The flags before the change.
     pub flags_before: RecordFlags,
-    /// The flags after.
+    /// The flags after the change.
     pub flags_after: RecordFlags,
     /// The LSN that the record had, which leads to its older versions; `Lsn::NONE` if there was no record.
     pub lsn_before: Lsn,
@@ -40,57 +40,57 @@ pub struct Changed<'c, 'b> {
 /// A change in the middle of a value.
 #[derive(Clone, Copy)]
 pub(crate) struct Edit<'e> {
-    /// Where the change begins.
+    /// The offset at which the change begins.
     pub(crate) offset: usize,
-    /// The number of bytes taken out there.
+    /// The number of bytes that are removed at `offset`.
     pub(crate) cut: usize,
-    /// The bytes put in there.
+    /// The bytes that are inserted at `offset`.
     pub(crate) put: &'e [u8],
 }
 
-/// The most bytes of a body beside key, cut and put.
+/// The largest number of bytes of a body without key, cut and put.
 pub const BODY_HEAD_MAX: usize = 32;
 
 // format: begin
 
-/// Bits of the first byte: how many bytes an eighth of `lsn_before` has.
+/// Bits of the first byte: the number of bytes of `lsn_before / 8`.
 const LSN_BYTES: u8 = 7;
-/// Bits of the first byte: which of the last bytes are the cut and which the put.
+/// Bits of the first byte: how cut and put share the last bytes of the body.
 const PARTS: u8 = 3 << 3;
-/// All are the put.
+/// All last bytes are the put.
 const PUT_ONLY: u8 = 0 << 3;
-/// All are the cut.
+/// All last bytes are the cut.
 const CUT_ONLY: u8 = 1 << 3;
-/// One half is the cut, the other the put.
+/// The first half is the cut, the second half is the put.
 const HALVES: u8 = 2 << 3;
-/// The number of the cut's bytes stands in the body.
+/// The body states the number of the cut's bytes.
 const COUNTED: u8 = 3 << 3;
-/// Bit of the first byte: a byte of flags stands in the body.
+/// Bit of the first byte: the body has a byte of flags.
 const FLAGS: u8 = 1 << 5;
-/// Bit of the first byte: key and offset are zero, and neither stands in the body.
+/// Bit of the first byte: the key is empty, the offset is zero, and the body has neither.
 const BARE: u8 = 1 << 6;
-/// Bit of the first byte: a number does not fit its usual bytes.
+/// Bit of the first byte: a number needs more than its usual bytes.
 const WIDE: u8 = 1 << 7;
 
 /// The usual bytes of a page's number.
 const PAGE_BYTES: usize = 3;
-/// The usual bytes of the first byte, the file, the page and the slot together. [`HEAD_BYTES`] adds the usual bytes of
-/// the key's length and the offset.
+/// The usual number of bytes of the first byte, the file, the page and the slot together. [`HEAD_BYTES`] also includes
+/// the usual bytes of the key's length and the offset.
 const BARE_BYTES: usize = 3 + PAGE_BYTES;
 const HEAD_BYTES: usize = BARE_BYTES + 2;
 
 impl<'b> Changed<'_, 'b> {
-    /// Whether there is a change at all.
+    /// Returns whether the record changes at all.
     #[inline]
     pub fn is_any(&self) -> bool {
         !(self.cut.is_empty() && self.put.is_empty()) || self.flags_before != self.flags_after
     }
 
-    /// Describes the change of the value for people.
+    /// Returns a readable description of the change of the value.
     pub(crate) fn describe(&self) -> String {
         let Changed { offset, cut, put, flags_before: before, flags_after: after, lsn_before: lsn, .. } = self;
         let (cut, put) = (cut.len(), put.len());
-        format!("at {offset} {cut} bytes out {put} in, {before:?} to {after:?}, was LSN {lsn}")
+        format!("at {offset}: {cut} bytes removed, {put} inserted, {before:?} to {after:?}, was LSN {lsn}")
     }
 
     /// Puts the body into an empty buffer.
@@ -115,7 +115,7 @@ impl<'b> Changed<'_, 'b> {
         );
     }
 
-    /// Returns a length that the body does not exceed.
+    /// Returns an upper bound of the body's length.
     #[inline]
     pub fn bytes_max(&self) -> usize {
         BODY_HEAD_MAX + self.key.len() + self.cut.len() + self.put.len()
@@ -239,7 +239,7 @@ impl<'b> Changed<'b, 'b> {
     }
 }
 
-/// Describes a body for people. `say` gets the change and the name of its page.
+/// Returns a readable description of a body. `say` gets the change and the name of its page.
 pub(crate) fn describe(body: &[u8], say: impl FnOnce(&Changed<'_, '_>, &str) -> String) -> String {
     Changed::read(body).map_or_else(|_| UNREADABLE.into(), |change| say(&change, &name_page(change.page)))
 }
@@ -267,21 +267,21 @@ fn length(rest: &mut &[u8], bytes: usize) -> Result<usize, Damage> {
     usize::try_from(number(rest, bytes)?).map_err(|_| Damage("a length in the log record is too large".into()))
 }
 
-/// A body that is being written, with room behind it.
+/// A body that is being written, with room after its end.
 struct ShortBody<'r> {
     room: &'r mut [u8; SHORT_ROOM_BYTES],
     at: usize,
 }
 
 impl ShortBody<'_> {
-    /// Appends the low `bytes` bytes of a number, with one store of eight.
+    /// Appends the low `bytes` bytes of a number by one store of eight bytes.
     #[inline(always)]
     fn number(&mut self, value: u64, bytes: usize) {
         self.store(self.at, &value.to_le_bytes());
         self.at += bytes;
     }
 
-    /// Appends bytes: most keys, and most changes of a value, have four to sixteen.
+    /// Appends bytes. Lengths from four to sixteen are fast: most keys and most changes of a value have such lengths.
     #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
         if !(bytes.is_empty() || self.has_ends::<8>(bytes) || self.has_ends::<4>(bytes)) {
@@ -290,14 +290,15 @@ impl ShortBody<'_> {
         self.at += bytes.len();
     }
 
-    /// Stores bytes of a rare length.
+    /// Appends bytes of an unusual length.
     fn rare_bytes(&mut self, bytes: &[u8]) {
         if !(self.has_ends::<32>(bytes) || self.has_ends::<16>(bytes)) {
             self.room[self.at..][..bytes.len()].copy_from_slice(bytes);
         }
     }
 
-    /// Stores at most `2 * N` bytes by two stores, of the first `N` and the last `N`. Returns false if it cannot.
+    /// Stores from `N` to `2 * N` bytes by two stores, of the first `N` and of the last `N` bytes. Returns false, and
+    /// stores nothing, for other lengths.
     #[inline(always)]
     fn has_ends<const N: usize>(&mut self, bytes: &[u8]) -> bool {
         if bytes.len() > 2 * N {
@@ -319,7 +320,7 @@ impl ShortBody<'_> {
 mod tests {
     use super::*;
 
-    /// Returns changes with each number at its bounds, and each relation of the parts' lengths.
+    /// Calls `check` with changes in which each number has its bounds, with each relation of the parts' lengths.
     fn changes(check: &mut dyn FnMut(Changed<'_, '_>)) {
         let bytes: Vec<u8> = (0..600_u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
         const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 7, 8, 9, 16, 17, 100, 300];
@@ -331,7 +332,8 @@ mod tests {
         let mut nth = 0_usize;
         for [key, cut, put] in triples {
             for page in pages {
-                // The other numbers take turns, by steps that share no divisor with the numbers of their values.
+                // The values of the other numbers alternate. Their steps have no common divisor with the counts of
+                // values.
                 nth += 1;
                 check(Changed {
                     page,
@@ -366,7 +368,7 @@ mod tests {
             let body = changed.to_vec();
             let lengths = (0..body.len()).filter(|length| *length < 2 * BODY_HEAD_MAX || length % 61 == 0);
             for length in lengths {
-                // The parts have no length of their own where the record's length is enough.
+                // The body states no length of a part if the record's length is sufficient.
                 if let Ok(read) = Changed::read(&body[..length]) {
                     assert!(read.cut.len() + read.put.len() < changed.cut.len() + changed.put.len(), "{changed:?}");
                     assert_eq!((read.page, read.slot, read.key), (changed.page, changed.slot, changed.key));

@@ -1,4 +1,4 @@
-//! A copied database file: page 0 names the file's environment, and a restored copy belongs to a new one.
+//! A copied database file: page 0 names the file's environment, and a restored copy belongs to a new environment.
 
 use libtp_buffer::{check, seal, FileId, PageHeader, PageId, PageNo};
 use zerocopy::FromBytes;

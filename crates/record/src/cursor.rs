@@ -1,35 +1,35 @@
 //! Cursors: one set of calls over the walks of all access methods, in transactions and in snapshots.
 //!
-//! A [`Walk`] goes from record to record. The [`Cursor`] around it knows where the walk stands: without a place yet, on
-//! a record, below all records or above all records. A call that fails or finds nothing leaves the cursor in its place.
-//! Two calls that find nothing move the cursor: [`Cursor::next`] to a place above all records, and [`Cursor::prev`]
-//! below all.
+//! A [`Walk`] goes from record to record. The [`Cursor`] around it knows the walk's position: no place yet, on
+//! a record, below all records, or above all records. A call that fails or finds nothing leaves the cursor in its
+//! place. Two calls that find nothing move the cursor: [`Cursor::next`] to a place above all records, and
+//! [`Cursor::prev`] below all.
 
 use rio::planted;
 
 use crate::Result;
 
-/// The way of a cursor through the records of one access method. If a call fails, or finds no record, the walk stays on
-/// its record.
+/// A cursor's walk through the records of one access method. If a call fails or finds no record, the walk stays on its
+/// record.
 pub trait Walk {
     /// The key of a record, or its number.
     type Key<'k>;
-    /// The same, owned.
+    /// The owned form of [`Walk::Key`].
     type OwnedKey;
 
-    /// Goes to the first record. Returns whether there is one.
+    /// Goes to the first record. Returns false if there is no record.
     ///
     /// # Errors
     /// Locks or pages failed; in a snapshot `SnapshotTooOld`.
     fn go_first(&mut self) -> Result<bool>;
 
-    /// Goes from the walk's record to the next. Returns whether there is one.
+    /// Goes from the walk's record to the next record. Returns false if there is no next record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
     fn go_next(&mut self) -> Result<bool>;
 
-    /// Goes to the first record behind a key, whether or not the key exists. Returns whether there is one.
+    /// Goes to the first record after a key; the key need not exist. Returns false if there is no such record.
     ///
     /// # Errors
     /// As [`Walk::go_first`], and `KeyTooLong`.
@@ -44,7 +44,7 @@ pub trait Walk {
 
 /// A walk that also goes backwards, where the records have an order.
 pub trait BothWays: Walk {
-    /// Goes to the last record. Returns whether there is one.
+    /// Goes to the last record. Returns false if there is no record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
@@ -56,7 +56,7 @@ pub trait BothWays: Walk {
     /// As [`Walk::go_first`].
     fn go_previous(&mut self) -> Result<bool>;
 
-    /// Goes to the first record whose key is `key` or above. Returns whether there is one.
+    /// Goes to the first record whose key is not below `key`. Returns false if there is no such record.
     ///
     /// # Errors
     /// As [`Walk::go_behind`].
@@ -78,7 +78,7 @@ pub(crate) enum Place {
 pub enum Stand<'k> {
     /// No place yet.
     Nowhere,
-    /// On the record of a key, or in the gap where the record was.
+    /// On the record of a key, or in the gap that its deletion has left.
     On(&'k [u8]),
     /// Below the first record.
     BelowAll,
@@ -138,7 +138,7 @@ impl<W: Walk> Cursor<W> {
         Ok(self.found(found))
     }
 
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
+    /// Goes to the next record, or to the first if the cursor has no place yet. Returns the record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
@@ -147,7 +147,7 @@ impl<W: Walk> Cursor<W> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record behind a key, whether or not the key exists, and returns it.
+    /// Goes to the first record after a key, and returns it. The key need not exist.
     ///
     /// # Errors
     /// As [`Walk::go_behind`].
@@ -157,7 +157,7 @@ impl<W: Walk> Cursor<W> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record, for [`Cursor::record`]. Returns whether there is one.
+    /// Goes to the first record, for [`Cursor::record`]. Returns false if there is no record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
@@ -166,7 +166,8 @@ impl<W: Walk> Cursor<W> {
         Ok(self.note_search(found))
     }
 
-    /// Goes to the next record; to the first, if the cursor has no place yet. Returns whether there is one.
+    /// Goes to the next record, or to the first if the cursor has no place yet. Returns false if there is no such
+    /// record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
@@ -192,7 +193,7 @@ impl<W: BothWays> Cursor<W> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record whose key is `key` or above, and returns it.
+    /// Goes to the first record whose key is not below `key`, and returns it.
     ///
     /// # Errors
     /// As [`Walk::go_behind`].
@@ -201,7 +202,7 @@ impl<W: BothWays> Cursor<W> {
         Ok(self.found(found))
     }
 
-    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
+    /// Goes to the previous record, or to the last if the cursor has no place yet. Returns the record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
@@ -215,7 +216,7 @@ impl<W: BothWays> Cursor<W> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record whose key is `key` or above. Returns whether there is one.
+    /// Goes to the first record whose key is not below `key`. Returns false if there is no such record.
     ///
     /// # Errors
     /// As [`Walk::go_behind`].

@@ -1,4 +1,4 @@
-//! A database as one process knows it: its file, its access method, its limits.
+//! A process's handle to a database: its file, its access method, its limits.
 
 pub(crate) mod geometry;
 
@@ -13,7 +13,7 @@ use crate::database::geometry::Geometry;
 use crate::order::OrderName;
 use crate::page::recno::Arithmetic;
 
-/// How records are organised.
+/// The access method: how the file organises records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Keys and values in key order.
@@ -23,14 +23,14 @@ pub enum Method {
         /// Bytes of every record.
         record_bytes: u32,
     },
-    /// Keys and values in no order, found by the key alone.
+    /// Keys and values without an order.
     Hash,
-    /// Pages by number, with the program's bytes.
+    /// Pages by number, whose contents the program defines.
     Pages,
 }
 
 impl Method {
-    /// Returns the method's name for people.
+    /// Returns the method's name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Method::Btree => "btree",
@@ -53,22 +53,22 @@ pub enum Duplicates {
     AsTheyCame,
 }
 
-/// How a B-tree stores a program's keys. Page 0 of the file records it. The tree itself has each key once, in the order
-/// of the bytes.
+/// How a B-tree encodes a program's keys. Page 0 of the file states this format. The tree itself has each encoded key
+/// once, in the order of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct KeyFormat {
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
     /// The order of the keys; `None` for the order of their bytes.
     pub order: Option<OrderName>,
-    /// Whether the tree holds the entries of a list (`list`). Its keys are then not the program's.
+    /// Whether the tree has the entries of a list (`list`). The library makes the keys of such a tree.
     pub is_list: bool,
     /// The file that this index belongs to; `None` if the database is no index.
     pub index_of: Option<FileId>,
 }
 
 impl KeyFormat {
-    /// Whether the tree stores the program's keys unchanged.
+    /// Returns whether the tree stores the program's keys unchanged.
     pub fn is_plain(&self) -> bool {
         *self == KeyFormat::default()
     }
@@ -89,15 +89,15 @@ pub enum Granularity {
 pub(crate) struct Unlinked {
     /// The left neighbour, which records `gone` as unlinked.
     pub(crate) left: u32,
-    /// The page that is to become free.
+    /// The unlinked page, which will become free.
     pub(crate) gone: u32,
     /// The LSN of the log record that unlinked the page. The page keeps this page LSN until it is used again.
     pub(crate) lsn: Lsn,
-    /// See `ProcessManager::tree_epoch_passed`.
+    /// The tree epoch; see `ProcessManager::tree_epoch_passed`.
     pub(crate) epoch: u64,
 }
 
-/// An open database. Cheap to share between threads.
+/// An open database. Threads can share it.
 #[derive(Debug)]
 pub struct Database {
     id: FileId,
@@ -110,21 +110,22 @@ pub struct Database {
     lock_granularity: Granularity,
     /// Whether full leaves share with their left neighbours before they split.
     is_dense: bool,
-    /// Whether a transaction with very many locks may trade its locks on records for one lock on the database.
+    /// Whether a transaction with very many locks may replace its locks on records by one lock on the database.
     escalates: bool,
     arithmetic: Arithmetic,
-    /// Where the buckets of a hash file are, as this process last saw them.
+    /// The places of the buckets of a hash file, as this process last saw them.
     geometry: Option<Box<Geometry>>,
     key_format: KeyFormat,
     /// Whether the database has indices, as this process knows it: see `indices`.
     has_indices: Arc<AtomicBool>,
-    /// The last page of a recno file, as this process last saw it; zero if it never did.
+    /// The last page of a recno file, as this process last saw it; zero if the process has not seen it.
     tail_hint: AtomicU32,
     /// Whether the root of a B-tree was its only leaf when this process last looked for a record to change.
     root_is_leaf: AtomicBool,
-    /// Pages this process has seen unlinked and not yet freed.
+    /// Pages that this process knows to be unlinked and not yet free.
     unlinked: Mutex<Vec<Unlinked>>,
-    /// Empty leaves that stay because they are the first children of their parents, with their LSNs at that time.
+    /// Empty leaves that stay in the tree because they are the first children of their parents, with their LSNs when
+    /// this was found.
     staying: Mutex<HashMap<u32, Lsn>>,
 }
 
@@ -158,7 +159,7 @@ impl Database {
         }
     }
 
-    /// Sets the granularity of locks. All users of a database at one time use one granularity.
+    /// Sets the granularity of locks. All concurrent users of a database must use the same granularity.
     #[must_use]
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
@@ -167,36 +168,36 @@ impl Database {
         self
     }
 
-    /// Makes full leaves share with their left neighbours before they split, which makes leaves fuller on average where
-    /// keys come in any order. The setting applies to changes through this handle only.
+    /// Makes full leaves share with their left neighbours before they split. This makes leaves fuller on average if
+    /// keys are inserted in random order. The setting applies only to changes through this handle.
     #[must_use]
     pub fn with_dense_leaves(mut self, is_dense: bool) -> Database {
         self.is_dense = is_dense;
         self
     }
 
-    /// Whether full leaves share before they split.
+    /// Returns whether full leaves share before they split.
     #[inline]
     pub(crate) fn is_dense(&self) -> bool {
         self.is_dense
     }
 
-    /// Shares the note about indices with another handle of this process: the same file, opened under its earlier name.
+    /// Shares the flag `has_indices` with another handle of this process, which opened the same file under its earlier
+    /// name.
     #[must_use]
     pub fn with_index_note(mut self, note: Arc<AtomicBool>) -> Database {
         self.has_indices = note;
         self
     }
 
-    /// Keeps locks on records, whatever their number, for a session that needs two transactions in the database at
-    /// once.
+    /// Excludes lock escalation, for a session that needs two concurrent transactions in the database.
     #[must_use]
     pub fn without_escalation(mut self) -> Database {
         self.escalates = false;
         self
     }
 
-    /// Whether locks on records may be traded for one lock on the database.
+    /// Returns whether one lock on the database may replace locks on records.
     pub(crate) fn escalates(&self) -> bool {
         self.escalates
     }
@@ -247,7 +248,7 @@ impl Database {
         self.granularity
     }
 
-    /// Returns the granularity in which transactions lock the database: a hash file always by records.
+    /// Returns the granularity of the locks that transactions take. For a hash file it is always records.
     #[inline]
     pub(crate) fn lock_granularity(&self) -> Granularity {
         self.lock_granularity
@@ -265,13 +266,13 @@ impl Database {
         self.arithmetic
     }
 
-    /// Returns where the buckets of a hash file are.
+    /// Returns the places of the buckets of a hash file, as this process last saw them.
     #[inline]
     pub(crate) fn geometry(&self) -> Option<&Geometry> {
         self.geometry.as_deref()
     }
 
-    /// Whether the database has indices. The caller has entered the database for writing.
+    /// Returns whether the database has indices. The caller has entered the database for writing.
     #[inline]
     pub(crate) fn has_indices(&self) -> bool {
         // Relaxed: the storing session held the same lock as the caller.
@@ -309,7 +310,7 @@ impl Database {
         }
     }
 
-    /// Forgets which pages were unlinked and are to be freed: the region that counted the epochs is gone.
+    /// Forgets which unlinked pages are not yet free: the region that counted the epochs no longer exists.
     pub fn forget_unlinked(&self) {
         self.unlinked().clear();
         self.staying().clear();
@@ -324,17 +325,17 @@ impl Database {
         self.unlinked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an empty leaf stays for as long as it has this LSN.
+    /// Notes that an empty leaf cannot be unlinked while it has this LSN.
     pub(crate) fn note_staying(&self, leaf: u32, lsn: Lsn) {
         self.staying().insert(leaf, lsn);
     }
 
-    /// Forgets that the leaf stays: its parent has become part of another page.
+    /// Forgets that the leaf cannot be unlinked: another page has absorbed its parent.
     pub(crate) fn forget_staying(&self, leaf: u32) {
         self.staying().remove(&leaf);
     }
 
-    /// Whether an empty leaf is known to stay.
+    /// Returns whether it is known that an empty leaf cannot be unlinked.
     pub(crate) fn is_staying(&self, leaf: u32, lsn: Lsn) -> bool {
         self.staying().get(&leaf) == Some(&lsn)
     }

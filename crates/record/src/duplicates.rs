@@ -1,19 +1,19 @@
-//! A key with several values, as keys of a tree that has each key once.
+//! Encodes a key with several values as different keys of a tree that has each key once.
 //!
-//! Paper: none; db(3)'s `R_DUP`. Each value of a key is one entry of the tree. The entry's key is the program's key,
-//! encoded so that its end is marked, and behind that a part that differs between the values of one key:
+//! Paper: none; db(3)'s `R_DUP`. Each value of a key is one entry of the tree. The entry's key has two parts: the
+//! program's key, encoded so that its end is marked, and a second part that differs between the values of one key:
 //!
-//! | duplicates | behind the key | the entry's value |
+//! | duplicates | second part | the entry's value |
 //! |---|---|---|
 //! | sorted | the value | nothing |
-//! | as they came | a number that grows, big-endian, 8 bytes | the value |
+//! | in insertion order | a growing number, big-endian, 8 bytes | the value |
 //!
-//! So the values of a key stand side by side and in their order. Logging, undo, locking, splitting and snapshots need
-//! nothing special. In the encoded key a zero byte is followed by 255, and the end is two zeros: entries order as the
-//! keys do, and no entry's key begins with the encoding of another key.
+//! So the values of a key are neighbours and in their order. Logging, undo, locking, splitting and snapshots need
+//! nothing special. In the encoded key a zero byte is followed by 255, and the end is two zeros. So entries have the
+//! order of their keys, and no entry's key begins with the encoding of another key.
 //!
-//! The number is the LSN of the entry's insertion, or a little below: it grows for ever. A session that inserts another
-//! value of the key at the same moment may compute the same number; it takes the next.
+//! The number is the LSN of the entry's insertion, or a little less, so it always grows. A session that inserts another
+//! value of the key at the same moment may compute the same number; it then takes the next number.
 
 use std::ops::Bound;
 
@@ -22,11 +22,11 @@ use rio::planted;
 use crate::database::Duplicates;
 use crate::key_range::KeyRange;
 
-/// Bytes of the number behind a key.
+/// Bytes of the number after a key.
 pub const NUMBER_BYTES: usize = 8;
 /// Bytes of the end of a key.
 const END: [u8; 2] = [0, 0];
-/// Byte behind a zero byte of the key itself.
+/// The byte after a zero byte of the key itself.
 const OWN: u8 = u8::MAX;
 
 /// Returns the bytes that all entries of a key begin with.
@@ -56,14 +56,14 @@ pub fn sorted_entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     entry
 }
 
-/// Returns the entry's key for the value with that number.
+/// Returns the entry's key for the value with the number `number`.
 pub fn numbered_entry(key: &[u8], number: u64) -> Vec<u8> {
     let mut entry = beginning(key);
     entry.extend_from_slice(&number.to_be_bytes());
     entry
 }
 
-/// Returns the same entry with another number, or unchanged if it is too short for a number.
+/// Returns the entry's key with another number; unchanged if the key is too short for a number.
 pub fn renumbered(entry: &[u8], number: u64) -> Vec<u8> {
     match entry.split_last_chunk::<NUMBER_BYTES>() {
         Some((key, _)) => [key, &number.to_be_bytes()].concat(),
@@ -76,14 +76,14 @@ pub fn entries_of(key: &[u8]) -> KeyRange {
     KeyRange::with_prefix(&beginning(key))
 }
 
-/// Returns the least bytes above all entries of the key, and not above any entry of a later key.
+/// Returns the smallest byte string that is above all entries of `key`. It is not above any entry of a later key.
 pub fn behind(key: &[u8]) -> Vec<u8> {
     let mut entry = escaped(key);
     entry.extend_from_slice(&[0, 1]);
     entry
 }
 
-/// Returns the range of the entries of all keys that begin with these bytes.
+/// Returns the range of the entries of all keys that begin with `bytes`.
 pub fn entries_beginning(bytes: &[u8]) -> KeyRange {
     KeyRange::with_prefix(&escaped(bytes))
 }
@@ -103,7 +103,7 @@ pub fn entries_between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
     KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
 }
 
-/// Returns the key of an entry, and the bytes behind it; `None` if the bytes are no entry.
+/// Returns the key of an entry, and the second part; `None` if the bytes are no entry.
 pub fn read(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut key = Vec::with_capacity(entry.len());
     let mut at = 0;

@@ -1,6 +1,6 @@
 //! Errors of the record manager. "Not found" is no error.
 
-/// A call to the record manager failed.
+/// The reason why a call to the record manager failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -46,7 +46,7 @@ pub enum Error {
         /// The contradiction.
         what: String,
     },
-    /// The key is longer than a quarter of a page.
+    /// The key is longer than the file's pages allow.
     #[error("a key of {bytes} bytes is too long: the pages of {database} take keys of up to {limit} bytes; nothing was changed; create the database with larger pages")]
     KeyTooLong {
         /// The database.
@@ -65,7 +65,7 @@ pub enum Error {
         limit: u64,
     },
     /// A record of another length than the file's.
-    #[error("a record of {bytes} bytes cannot be stored: all records of {database} have {expected} bytes; nothing was changed; give as many bytes")]
+    #[error("a record of {bytes} bytes cannot be stored: all records of {database} have {expected} bytes; nothing was changed; give a record of {expected} bytes")]
     RecordLength {
         /// The database.
         database: String,
@@ -74,20 +74,20 @@ pub enum Error {
         /// Bytes of the file's records.
         expected: usize,
     },
-    /// A part that lies outside of its value.
-    #[error("a part of {bytes} bytes from byte {offset} on lies outside of its value in {database}, which has {value_bytes} bytes; nothing was changed; give a part inside the value")]
+    /// A part that is not inside its value.
+    #[error("a part of {bytes} bytes at byte {offset} does not lie inside its value of {value_bytes} bytes in {database}; nothing was changed; give a part inside the value")]
     PartOutside {
         /// The database.
         database: String,
         /// Bytes of the part.
         bytes: usize,
-        /// Where the part begins.
+        /// The offset at which the part begins.
         offset: usize,
         /// Bytes of the value.
         value_bytes: usize,
     },
     /// A number that no record can have.
-    #[error("no record of {database} can have the number {number}: numbers begin with 1, and the highest is where the file has its largest size; nothing was changed; give another number")]
+    #[error("no record of {database} can have the number {number}: numbers begin with 1, and this number is 0 or too large for {database}; nothing was changed; give another number")]
     RecordNumber {
         /// The database.
         database: String,
@@ -117,7 +117,7 @@ pub enum Error {
     BeingMade {
         /// The file's name.
         file: String,
-        /// The maker, for people.
+        /// A description of the process that makes the file.
         maker: String,
     },
     /// A program's page cannot be changed in this way.
@@ -141,7 +141,7 @@ pub enum Error {
     OutOfOrder {
         /// The database.
         database: String,
-        /// Number of records before the wrong one.
+        /// The number of records before the first wrong record.
         before: u64,
     },
     /// A file of another format, environment or version, or impossible settings.
@@ -158,7 +158,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Converts an error that an undo met into one of the transaction manager.
+    /// Converts an error of an undo into an error of the transaction manager.
     pub(crate) fn during_undo(self, lsn: libtp_log::Lsn) -> libtp_txn::Error {
         match self {
             Error::Txn(error) => error,

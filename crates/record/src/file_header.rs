@@ -17,15 +17,16 @@ use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"libtp.tp";
 /// The newest version of the file format that this library reads. Lists, indices and files of pages have this version.
-/// Trees with several values of a key or an order of their own have version 2. All other files have version 1.
+/// Trees with several values of a key, or with another order than the order of bytes, have version 2. All other files
+/// have version 1.
 pub const FILE_VERSION: u32 = 3;
 const FILE_VERSION_KEYED: u32 = 2;
 /// The oldest version of the file format.
 pub const FILE_VERSION_PLAIN: u32 = 1;
 pub(crate) const AT: usize = size_of::<PageHeader>();
 pub(crate) const END: usize = AT + size_of::<FileHeader>();
-/// Pages of a new file: the header, and room for the meta page and the first page behind it. A file with fewer pages
-/// was cut off. It must not pass for an unfinished file.
+/// The number of pages of a new file: the header, and room for the meta page and the first page after it. A file with
+/// fewer pages was truncated, and is not an unfinished file.
 pub(crate) const PAGES_MIN: u64 = 3;
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
@@ -44,19 +45,19 @@ pub struct FileHeader {
     pub page_bytes: U32,
     /// 48: the environment the file belongs to.
     pub environment: [u8; 16],
-    /// 64: 1 a B-tree, 2 records by number, 3 a hash file, 4 pages of the program's.
+    /// 64: 1 a B-tree, 2 records by number, 3 a hash file, 4 pages with the program's contents.
     pub method: U32,
-    /// 68: bytes of a record of a recno file, else zero.
+    /// 68: bytes of a record of a recno file, otherwise zero.
     pub record_bytes: U32,
-    /// 72: a B-tree: 0 no key twice, 1 keys with several values, sorted, 2 in the order in which they came.
+    /// 72: for a B-tree: 0 each key once, 1 keys with several values, sorted, 2 several values in insertion order.
     pub duplicates: u8,
     /// 73: bytes of the order's name; 0 for the order of the keys' bytes.
     pub order_bytes: u8,
-    /// 74: 1 if the B-tree holds the entries of a list, else 0.
+    /// 74: 1 if the B-tree has the entries of a list, otherwise 0.
     pub list: u8,
     /// 75: zero.
     pub unused: u8,
-    /// 76: the file that this index belongs to, else zero.
+    /// 76: the file that this index belongs to, otherwise zero.
     pub index_of: U32,
     /// 80: the name of the order of the keys.
     pub order: [u8; ORDER_NAME_BYTES_MAX],
@@ -69,7 +70,7 @@ const _: () = {
     assert!(std::mem::offset_of!(FileHeader, method) == 32);
 };
 
-/// Key format of a list's tree.
+/// The key format of a list's tree.
 pub const LIST: KeyFormat = KeyFormat { duplicates: Duplicates::None, order: None, is_list: true, index_of: None };
 
 /// A database file, as its header describes it.
@@ -77,9 +78,9 @@ pub const LIST: KeyFormat = KeyFormat { duplicates: Duplicates::None, order: Non
 pub struct FoundFile {
     /// The buffer manager's description of the file.
     pub info: FileInfo,
-    /// How its records are organised.
+    /// The file's access method.
     pub method: Method,
-    /// Format of the keys.
+    /// The format of the keys.
     pub key_format: KeyFormat,
 }
 

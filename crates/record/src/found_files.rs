@@ -1,7 +1,7 @@
 //! Existing database files, and their entries in the register of databases.
 //!
-//! A file that is missing, empty, cut off, or from another environment stops its own database and no other. A restart
-//! passes the file over, and every use of its database names the file that is not in its place.
+//! A file that is missing, empty, truncated, or from another environment makes only its own database unusable. A
+//! restart skips the file, and every use of its database returns an error that names the file.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +15,7 @@ use crate::file_header::{found, read_header, unsuitable, FoundFile};
 use crate::{Error, Result};
 
 /// Returns every usable database file in the environment's directory, as its header describes it. Warns of an unusable
-/// file, which stops its own database and no other. Of two files with one number, the first by name counts.
+/// file, which makes only its own database unusable. Of two files with the same number, the first by name is used.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -40,7 +40,7 @@ pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<V
     Ok(files.into_values().collect())
 }
 
-/// Returns that database's file, as its header describes it.
+/// Returns the file of the database `name`, as its header describes it.
 ///
 /// # Errors
 /// [`Error::Corrupt`] and [`Error::Unsuitable`] state why the file cannot be used; [`Error::Io`].
@@ -62,7 +62,8 @@ pub(crate) fn copied(other: &FileInfo) -> String {
 /// Returns the files of all databases that are in the register and not dropped.
 ///
 /// # Errors
-/// [`libtp_buffer::Error::Away`] names a file that is not in its place. Other errors are those of [`find_file`].
+/// [`libtp_buffer::Error::Away`] names a file that is missing or has been replaced. Other errors are those of
+/// [`find_file`].
 pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
     let entries = registry.all()?;
     entries.into_iter().map(|entry| entered_file(directory, &entry, environment)).collect()
@@ -70,7 +71,7 @@ pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment
 
 fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &[u8; 16]) -> Result<FoundFile> {
     let away = |what: &str| libtp_buffer::Error::Away { name: entry.name.clone(), what: what.into() };
-    // During a renaming the file has either name.
+    // During a renaming the file may have the old or the new name.
     let has_new = directory.exists(&entry.file_name())?;
     let name = entry.was.as_ref().filter(|_| !has_new).unwrap_or(&entry.name);
     match find_file(directory, name, environment) {
@@ -88,8 +89,7 @@ pub fn entry_of(info: &FileInfo) -> RegistryEntry {
     RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false, was: None }
 }
 
-/// Mends torn pages from the double-write file at restart. Keeps the images of
-/// pages whose files are not in their places.
+/// Repairs torn pages from the double-write file at restart. Keeps the images of pages whose files are missing.
 ///
 /// # Errors
 /// The disk refused. The call can be repeated.
@@ -105,7 +105,7 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
             // The next restart may find the file.
             Err(Error::Io(error)) if error.is_limit_of_process() => Err(error.into()),
             Err(error) => {
-                tracing::warn!(%error, "pages of a file wait until it is back");
+                tracing::warn!(%error, "images of torn pages are kept until their missing file is restored");
                 Ok(Home::Away)
             }
         }
@@ -113,27 +113,26 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
     Ok(restored)
 }
 
-/// Makes the register of an environment without one, at restart, from the existing files. In an existing register,
-/// enters the databases whose files exist and whose entries are damaged: redo passes over records of databases without
-/// an entry. No file has a number from `next` on.
+/// At restart, makes the register from the existing files if the environment has no register. In an existing register,
+/// enters the databases whose files exist and whose entries are damaged, because redo skips the log records of
+/// databases without an entry. All file numbers are below `next`.
 ///
 /// # Errors
 /// The disk refused.
 pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16], next: u32) -> Result<()> {
     if registry.is_there()? {
-        // A register with an entry for every number has no unknown file. The look at all files would take long where
-        // there are many.
+        // If the register has an entry for every number, every file is known. Reading all files could take long.
         return if registry.is_whole(next)? { Ok(()) } else { enter_unknown(registry, directory, environment) };
     }
     let found = find_files(directory, environment)?;
     let entries: Vec<RegistryEntry> = found.iter().map(|file| entry_of(&file.info)).collect();
-    // The maker of a file may have died before the file's name was durable. The register relies on the name.
+    // The process that made a file may have died before the file's name was durable. The register relies on the name.
     directory.sync()?;
     Ok(registry.make(&entries)?)
 }
 
-/// Enters the databases whose files exist and whose numbers the register does not have. Reads only files whose names
-/// the register does not have.
+/// Enters the databases whose files exist and whose numbers are not in the register. Reads only files whose names are
+/// not in the register.
 fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<()> {
     let known: HashSet<String> = registry.all()?.into_iter().map(|entry| entry.name).collect();
     for full_name in directory.list()? {
@@ -145,7 +144,7 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
                 continue;
             }
         };
-        // An entry under another name, or of a dropped database, stays: the file is a copy, or was put back.
+        // An entry with another name, or of a dropped database, is not replaced: the file is a copy, or was restored.
         if registry.entry(file.info.id)?.is_none() {
             tracing::warn!(
                 file = full_name,
@@ -158,8 +157,8 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
     Ok(())
 }
 
-/// Drops a database whose file is missing, and marks it so in the register. Its name can be used again. Recovery
-/// passes over its log records from now on. Returns false if no database has that name.
+/// Drops a database whose file is missing, and marks the database as dropped in the register. The name can be used
+/// again. From now on recovery skips the log records of the database. Returns false if no database has the name.
 ///
 /// # Errors
 /// [`Error::Unsuitable`] if the file exists, or if the database was used since the region was made; the disk refused.
@@ -177,10 +176,10 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
             "it was used since the environment was opened; close the environment in every process, open it again, and then drop the database";
         return Err(unsuitable(name, what));
     }
-    // The log comes first: it has the drop even when the register is damaged.
+    // The drop is logged first, so that the log has it even if the register is damaged.
     let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), new_name: None };
-    // The place of the entry has room now: a drop that is logged and not entered would be carried out later, on a file
-    // that is back.
+    // The register has room for the entry now. Otherwise the drop could be logged and not entered, and would be done
+    // later, on a file that has been restored since.
     registry.write(&entry)?;
     managers.log_given_up(txn.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
@@ -189,7 +188,7 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
     Ok(true)
 }
 
-/// Refuses a file other than the registered file of its name and number.
+/// Refuses a file if the register has another file for its name or number.
 pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
     let what = match registry.entry(info.id)? {
         Some(entry) if entry.is_dropped => {
@@ -204,7 +203,7 @@ pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
         }
         Some(_) => return Ok(()),
         None => match registry.find(&info.name)? {
-            // Another process entered the file since the first look.
+            // Another process has entered the file since the first check.
             Some(entry) if entry.id == info.id => return Ok(()),
             Some(entry) => {
                 let what = format!("it is file number {}, and the database has number {}", info.id, entry.id);

@@ -1,10 +1,10 @@
-//! Linear hashing: keys and values, found by the key alone. hash/README.md explains the design.
+//! Linear hashing: keys and values without an order. hash/README.md explains the design.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `page` | the pages of a bucket and the file's header |
 //! | `bucket`, `chain` | a latched bucket and a search in it; its chain of further pages |
-//! | `get`, `put`, `scan` | reads, changes, goes through records |
+//! | `get`, `put`, `scan` | reads a record, changes a record, reads record after record |
 //! | `room` | makes room in a bucket |
 //! | `split` | adds a bucket and moves records to it |
 //! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |

@@ -1,14 +1,14 @@
 //! The indices of a database: a list of files in its meta page.
 //!
 //! Paper: none; LIBTP leaves indices to the program (5.2, where an index is one more file that each transaction
-//! changes). A writer must keep the database's indices, so it must know the list, and a look at the list for every
+//! changes). A writer must update the database's indices, so it must know the list. Reading the list for every
 //! record would be too slow. The list changes only under a lock on the whole database, `X`. A writer holds the database
-//! in `IX` until its transaction ends. That lock is kept from one transaction to the next (`lock/kept.rs`), but not
-//! past another session's `X`. So a process reads the list when it *really* takes that lock, and relies on its copy
+//! in `IX` until its transaction ends. A session may keep this lock for its next transaction (`lock/kept.rs`), but not
+//! when another session takes `X`. So a process reads the list when it *really* takes the lock, and relies on its copy
 //! from then on.
 //!
-//! Each file in the list has the LSN of the record that listed it. A snapshot that does not see that record gets
-//! [`Listed::Later`], and its caller refuses the index instead of finding no records.
+//! Each file in the list has the LSN of the log record that listed it. A snapshot that does not see that log record
+//! gets [`Listed::Later`], and its caller refuses the index instead of finding no records.
 //!
 //! Byte table: docs/formats/page.md.
 
@@ -30,10 +30,10 @@ use crate::pages;
 use crate::snapshot::SnapshotAccess;
 use crate::{Error, Result};
 
-/// A place in the list of indices takes another file. Roles: the meta page. Undo: the file before.
+/// A slot of the list of indices gets another file. Roles: the meta page. Undo: the slot gets the old file.
 pub const INDEX_LIST: u16 = 83;
 
-/// The most indices of a database.
+/// The largest number of indices of a database.
 pub const INDICES_MAX: usize = 32;
 
 /// Bytes 48 to 175 of the meta page: files, zero for none.
@@ -47,11 +47,11 @@ body! {
     IndexList, 24 {
         /// 00: the meta page.
         page: U64,
-        /// 08: the place in the list.
+        /// 08: the slot in the list.
         place: U32,
-        /// 12: the file there before, zero for none.
+        /// 12: the file in the slot before, zero for none.
         before: U32,
-        /// 16: the file there afterwards, zero for none.
+        /// 16: the file in the slot afterwards, zero for none.
         after: U32,
         /// 20: zero.
         unused: U32,
@@ -59,11 +59,11 @@ body! {
 }
 
 body! {
-    /// Follows [`IndexList`]; older records lack it.
+    /// The bytes after [`IndexList`]. Log records of older builds do not have them.
     Since, 16 {
-        /// 00: the LSN to store beside the file, since which it is listed. Zero for this record's own LSN.
+        /// 00: the LSN since which the file is listed. Zero for this record's own LSN.
         now: U64,
-        /// 08: the LSN that stood there before.
+        /// 08: the LSN that the slot had before.
         before: U64,
     }
 }
@@ -78,7 +78,7 @@ fn list_of(page: &[u8]) -> Option<&[U32; INDICES_MAX]> {
     <[U32; INDICES_MAX]>::ref_from_bytes(page.get(AT..END)?).ok()
 }
 
-/// Returns since when each file is listed; zero where an older version did not record it.
+/// Returns the LSN since which each file is listed; zero if an older version did not store it.
 fn since_of(page: &[u8]) -> Option<&[U64; INDICES_MAX]> {
     <[U64; INDICES_MAX]>::ref_from_bytes(page.get(END..SINCE_END)?).ok()
 }
@@ -87,7 +87,7 @@ fn redo(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::
     let (record, rest) = read::<IndexList>(body)?;
     let place = record.place.get() as usize;
     if role != 0 || place >= INDICES_MAX || list_of(page.bytes()).is_none() {
-        return Err(Damage(format!("the list of indices has no place {place}")));
+        return Err(Damage(format!("the list of indices has no slot {place}")));
     }
     let at = AT + 4 * place;
     page.range(at..at + 4).copy_from_slice(record.after.as_bytes());
@@ -102,11 +102,11 @@ fn since_in(rest: &[u8]) -> Since {
     read::<Since>(rest).map(|(since, _)| *since).unwrap_or_default()
 }
 
-/// Undoes a change of the list. No other session has changed it since: the database is locked.
+/// Undoes a change of the list. No other session has changed the list since, because the database is locked.
 fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
     pages::undo::undo(change, logged, read::<IndexList>, |pages, (record, rest)| {
         let back = IndexList { before: record.after, after: record.before, ..*record };
-        // An index whose removal is undone was listed all the time: snapshots continue to find it.
+        // An index whose removal is undone was listed all the time, so snapshots still find it.
         let since = Since { now: since_in(rest).before, before: 0.into() };
         let body = [back.as_bytes(), since.as_bytes()].concat();
         pages.reserve_undo(pages.page_bytes()?, BODY_BYTES)?;
@@ -134,8 +134,8 @@ pub(crate) fn record_types() -> Vec<RecordType> {
 }
 
 impl Access<'_> {
-    /// Returns whether the database has indices that a change of its records must keep. Locks the database in `IX` for
-    /// the transaction.
+    /// Returns whether the database has indices, which each change of its records must update. Locks the database in
+    /// `IX` for the transaction.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -161,7 +161,7 @@ impl Access<'_> {
         Ok(list.iter().map(|file| file.get()).filter(|&file| file != 0).map(FileId::new).collect())
     }
 
-    /// Returns whether a file is listed, for readers: locks the database in `IS` for the transaction.
+    /// Returns whether a file is listed. For readers: locks the database in `IS` for the transaction.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -170,7 +170,7 @@ impl Access<'_> {
         Ok(self.listed_since(index)?.is_some())
     }
 
-    /// Returns the LSN of the record that listed a file, if the file is listed.
+    /// Returns the LSN of the log record that listed a file, if the file is listed.
     fn listed_since(&self, index: FileId) -> Result<Option<Lsn>> {
         let pages = &self.pages;
         let page = pages.change.managers.buffers.shared(pages.session(), pages.id(META_PAGE), Rank::META)?;
@@ -186,8 +186,8 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Lists a file, or removes it from the list. Locks the whole database first: waits until no other transaction
-    /// writes to it.
+    /// Lists a file, or removes it from the list. First locks the whole database, which waits until no other
+    /// transaction writes to it.
     ///
     /// # Errors
     /// As [`Access::put`]; [`Error::Unsuitable`] if the list is full.
@@ -230,16 +230,16 @@ impl Access<'_> {
 /// A snapshot's view of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// The file is listed, and was when the snapshot was taken.
+    /// The file is listed, and was listed when the snapshot was taken.
     Then,
-    /// The file was listed later.
+    /// The file was listed after the snapshot was taken.
     Later,
     /// The file is not listed.
     No,
 }
 
 impl SnapshotAccess<'_> {
-    /// Returns whether a file is listed, and was when the snapshot was taken.
+    /// Returns whether a file is listed, and whether it was listed when the snapshot was taken.
     ///
     /// # Errors
     /// Pages or the log failed.
@@ -248,7 +248,7 @@ impl SnapshotAccess<'_> {
         let is_seen = match self.view().sight(since) {
             Sight::Seen => true,
             Sight::Hidden => false,
-            // The listing transaction was open when the snapshot was taken.
+            // The transaction that listed the file ran when the snapshot was taken.
             Sight::Ask => self.view().sees(self.read_log(since, &mut Vec::new())?.header.txn()),
         };
         Ok(if is_seen { Listed::Then } else { Listed::Later })

@@ -1,13 +1,13 @@
 //! The 64-bit hash of a key that names its lock. Part of the file format: it never changes (PROTOCOLS K2).
 //!
-//! Two 64-bit words at a time are multiplied to 128 bits and folded, as in wyhash. The length goes in, so that keys
-//! that differ by zeros at the end have different hashes. The hash need not resist an attacker. Two keys with one hash
-//! only wait for each other, and a link to a removed record may lead to the other key's record, which holds its own key
-//! (`link.rs`).
+//! Two 64-bit words at a time are multiplied to 128 bits and folded, as in wyhash. The key's length is part of the
+//! input, so that keys that differ only by zeros at the end have different hashes. The hash need not resist an
+//! attacker: transactions that lock two keys with the same hash only wait for each other. A link to a removed record
+//! may lead to the record of another key with the same hash; the reader can compare the keys (`link.rs`).
 
 const SEEDS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
-/// Multiplies, and mixes the low and high halves of the product.
+/// Multiplies two words, and mixes the low and high halves of the product.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // Both halves of the product are wanted.
 fn fold(a: u64, b: u64) -> u64 {

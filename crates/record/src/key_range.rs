@@ -22,7 +22,7 @@ impl KeyRange {
 
     /// Returns the keys between these owned bounds.
     pub fn between_keys(low: Bound<ShortKey>, high: Bound<ShortKey>) -> KeyRange {
-        // The first key above a given one.
+        // Raises a key to the first key above it.
         let raised = |mut key: ShortKey| {
             key.push(0);
             key
@@ -47,7 +47,7 @@ impl KeyRange {
 
     /// Returns the keys that begin with `prefix`.
     pub fn with_prefix(prefix: &[u8]) -> KeyRange {
-        // The first key behind them is the prefix without its trailing 255s, with its last byte raised by one.
+        // The first key after all these keys is the prefix without its trailing 255s, with its last byte raised by one.
         let last = prefix.iter().rposition(|&byte| byte != u8::MAX);
         let high = last.map(|last| {
             let mut high = ShortKey::from_slice(&prefix[..=last]);
@@ -63,7 +63,7 @@ impl KeyRange {
         &self.low
     }
 
-    /// Returns the exclusive upper bound; `None` without limit.
+    /// Returns the exclusive upper bound; `None` if there is no upper bound.
     #[inline]
     pub fn high(&self) -> Option<&[u8]> {
         self.high.as_deref()
@@ -83,7 +83,7 @@ impl KeyRange {
         Some(KeyRange { low: self.low.clone(), high })
     }
 
-    /// Whether no key can be in the range.
+    /// Returns whether no key can be in the range.
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
     }

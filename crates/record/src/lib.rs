@@ -1,22 +1,24 @@
 //! Record Manager: records in files of pages, by key (B-tree, hash) or by number (recno), under transactions.
 //!
-//! Paper: LIBTP 3.2.6 and 4.4: the access routines of db(3), which call the log, lock and buffer managers, and define a
-//! collection of log-record types with their redo and undo. [`record_types`] is that collection; the transaction
-//! manager knows nothing else of this crate.
+//! Paper: LIBTP 3.2.6 and 4.4: the access routines of db(3), which call the log, lock and buffer managers. They define
+//! a collection of log-record types with their redo and undo, which is [`record_types`]. The transaction manager knows
+//! nothing else of this crate.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `open`, `file_header`, `found_files` | makes and opens files; their headers; the files of an environment |
 //! | `database`, `pages`, `locking` | a database as one process knows it; its pages; its locks for a transaction |
 //! | `access` | the calls on records by key, over all access methods |
 //! | `btree`, `recno`, `hash` | the access methods |
 //! | `cursor` | the calls of cursors, over the walks of all access methods |
-//! | `paged` | pages by number, whose bytes are the program's, and its own log records |
+//! | `paged` | pages by number with contents of the program, and log records that the program defines |
 //! | `list` | records of any length by number, in a tree |
-//! | `link` | a record found again by its place |
-//! | `snapshot`, `shortcuts` | reads without locks, with old versions from the log; and with those that writers leave |
+//! | `link` | links, which find a record again by its page and slot |
+//! | `snapshot` | reads without locks, with old versions from the log |
+//! | `shortcuts` | the old versions that writers leave in memory for such reads |
 //! | `page` | the layout of pages |
-//! | `changed`, `log_body` | the bodies of log records: of a change of one record, and all others |
+//! | `changed` | the bodies of the log records of a change of one record |
+//! | `log_body` | the bodies of all other log records |
 //! | `duplicates` | keys with several values |
 //! | `indices` | which files are indices of which file |
 //! | `order` | keys in another order than the order of their bytes |

@@ -1,10 +1,10 @@
-//! Links: a record found again by its earlier place, without a search.
+//! Links: find a record again by its earlier page and slot, without a search.
 //!
-//! OO1 (Cattell and Skeen 1992) follows connections between parts. LIBTP's records by number have such addresses by
-//! nature. A record of a B-tree or a hash file has no lasting address: splits and changes of length move it. So a link
-//! holds the record's place and the hash of its key, which is also the name of its lock. A record with that hash in
-//! that page is the linked record. Otherwise the record may be elsewhere or gone, and the caller searches for the key
-//! (docs/design/0010-links.md).
+//! OO1 (Cattell and Skeen 1992) follows connections between parts. For records by number, the number is such an
+//! address. A record of a B-tree or a hash file has no lasting address: splits and changes of length move it. So a link
+//! has the record's place and the hash of its key, which is also the name of the record's lock. A record on that page
+//! whose key has that hash is the linked record. Otherwise the record has moved or was deleted, and the caller searches
+//! for the key (docs/design/0010-links.md).
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -21,7 +21,7 @@ use crate::page::node::Node;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// A record's place and the hash of its key. Sixteen bytes, which other records can hold.
+/// A record's place and the hash of its key: sixteen bytes, which a program can store in other records.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Link {
@@ -50,13 +50,13 @@ impl Link {
         bytes
     }
 
-    /// Makes a link of stored bytes. Any sixteen bytes are a link; arbitrary bytes lead nowhere.
+    /// Makes a link from stored bytes. Any sixteen bytes are accepted; a link from arbitrary bytes finds no record.
     pub fn from_bytes(bytes: [u8; 16]) -> Link {
         zerocopy::transmute!(bytes)
     }
 }
 
-/// Returns the slot of a page whose key has this hash. The slot is mostly at or near `was`.
+/// Returns the slot of a page whose key has this hash. The slot is usually `was`, or near it.
 fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
     let is_it = |slot: &usize| hash_of(node.key(*slot)) == hash;
     let count = node.count();
@@ -66,9 +66,10 @@ fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
 
 impl Access<'_> {
     /// Reads the linked record under a shared lock, and passes its key and value to `read`. Returns `None` if the
-    /// record was deleted or has moved; a search for its key shows which of the two.
+    /// record was deleted or has moved; the caller can search for its key.
     ///
-    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// The page is latched while `read` runs: `read` may copy or inspect the record, and calls no other function of the
+    /// library (PROTOCOLS D12).
     ///
     /// # Errors
     /// Locks or pages failed.
@@ -78,11 +79,11 @@ impl Access<'_> {
         let (number, hash) = (link.page.get(), link.hash.get());
         let file = self.database.id();
         for _ in 0..ROUNDS_MAX {
-            // In each round: a wait for the lock has used up the reservation.
+            // Each round reserves again: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let page = match self.pages.shared(number, 0) {
                 Ok(page) => page,
-                // The number need never have been a page of this file.
+                // The file may never have had a page with this number.
                 Err(_) if number >= self.pages.meta()?.page_count.get() => return Ok(None),
                 Err(error) => return Err(error),
             };

@@ -1,8 +1,8 @@
 //! The names of the lock manager's objects: databases, pages, records, and the gaps below them.
 //!
-//! Paper: LIBTP 3.2.3, where an object is a file and a page. PROTOCOLS K1 and K2: a key names two objects, itself and
-//! the gap below it; one more gap lies above the last key. Keys are named by their hash, which is part of the file
-//! format.
+//! Paper: LIBTP 3.2.3, where an object is a file and a page. PROTOCOLS K1 and K2: a key names two objects, its record
+//! and the gap below it. There is one more gap, above the last key. Keys are named by their hash, which is part of the
+//! file format.
 
 use libtp_buffer::FileId;
 use libtp_lock::LockName;
@@ -22,18 +22,19 @@ pub const KIND_GAP: u32 = 4;
 /// memory.
 pub const KIND_APPLICATION: u32 = 6;
 
-/// [`LockName::kind`] of the lock of a session that puts plain files in their places. There is one such lock.
+/// [`LockName::kind`] of the lock of the session that puts the plain files of commits in their places. There is one
+/// such lock.
 pub const KIND_PLAIN_FILES: u32 = 7;
 
-/// [`LockName::kind`] of the name of a database, by its hash. A session that drops or renames a database holds it. A
-/// session that opens a database that no session uses yet holds it for a moment.
+/// [`LockName::kind`] of the name of a database, by its hash. A session holds this lock while it drops or renames the
+/// database. A session that opens a database which no session uses yet holds the lock for a short time.
 pub const KIND_NAME: u32 = 8;
 
-/// [`LockName::kind`] of the set of database files. There is one such lock. A session that copies the files shares it.
-/// A session that carries out a drop or a renaming holds it exclusively.
+/// [`LockName::kind`] of the set of database files. There is one such lock. A session that copies the files holds it
+/// shared. A session that drops or renames a file holds it exclusively.
 pub const KIND_FILES: u32 = 9;
 
-/// The hash of the gap above the last key. A key with the same hash only waits more often.
+/// The hash of the gap above the last key. If a key has the same hash, its transactions only wait more often.
 const END: u64 = u64::MAX;
 
 /// Returns the name of a database's lock.
@@ -52,7 +53,7 @@ pub fn files() -> LockName {
     LockName { space: 0, kind: KIND_FILES, hash: 0 }
 }
 
-/// Returns the name of a leaf's lock, where pages are locked instead of records.
+/// Returns the name of a leaf's lock, for databases in which pages are locked instead of records.
 #[inline]
 pub fn page(file: FileId, page: u32) -> LockName {
     LockName { space: file.raw(), kind: KIND_PAGE, hash: u64::from(page) }

@@ -3,10 +3,10 @@
 //! Paper: LIBTP 4.4, step 3: "precede buffer manager calls with an appropriate (read or write) lock call".
 //! PROTOCOLS K1.
 //!
-//! A session that changes a record locks its key before the search, holds no latch, and may wait: the lock's name needs
-//! no page. A reader tries the lock while the leaf is latched. All sessions do the same with objects that only a page
-//! names (the next key, the page itself). When a try is refused, the session gives the latch up, waits for the lock,
-//! and searches again.
+//! A session that changes a record locks the record's key before the search. It holds no latch then, so it may wait. A
+//! reader tries the lock while the leaf is latched. All sessions do the same with objects whose names are known only
+//! from a page (the next key, the page itself). If a lock is not granted at once, the session releases the latch, waits
+//! for the lock, and searches again.
 
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_txn::{Change, Managers, TxnSession};
@@ -35,7 +35,7 @@ impl Purpose {
         }
     }
 
-    /// Returns the bit that a transaction notes for an entered database.
+    /// Returns the bit by which a transaction remembers that it has entered a database.
     #[inline]
     fn bit(self) -> u8 {
         match self {
@@ -54,24 +54,24 @@ impl Purpose {
     }
 }
 
-/// Number of locks from which a transaction tries to lock whole databases instead.
+/// The number of locks from which on a transaction tries to lock whole databases instead.
 const ESCALATE_FROM: u32 = 100_000;
-/// Number of further locks before it tries again.
+/// The number of further locks after which a transaction tries again to lock the whole database.
 const ESCALATE_EVERY: u32 = 8192;
 
-/// Outcome of a try of a lock.
+/// The outcome of an attempt to get a lock without a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
     Granted,
     Busy,
 }
 
-/// A database, and the transaction that works on it.
+/// A database, and the transaction that uses it.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
     pub(crate) pages: Pages<'a>,
     pub(crate) database: &'a Database,
-    /// `None`: the session's setting at the time of the wait.
+    /// The limit of waits for locks; `None` for the session's setting at the time of the wait.
     wait: Option<Wait>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Access<'a> {
         self.database
     }
 
-    /// Locks the whole database; in `S` or `X` no other lock is needed afterwards.
+    /// Locks the whole database. In `S` or `X`, the transaction needs no other lock in the database afterwards.
     ///
     /// # Errors
     /// Deadlock, timeout, or no room for the lock.
@@ -102,8 +102,8 @@ impl<'a> Access<'a> {
         self.lock(lock_names::database(self.database.id()), mode)
     }
 
-    /// Takes the lock on the database that locks inside the database need. Returns the granularity of the locks inside,
-    /// or `None` if the database's lock covers the purpose.
+    /// Takes the lock on the database that is needed before locks inside the database. Returns the granularity of the
+    /// locks inside, or `None` if the database's lock covers the purpose.
     // Always inlined: the usual result then needs no room in memory.
     #[inline(always)]
     pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
@@ -117,7 +117,7 @@ impl<'a> Access<'a> {
     #[inline(never)]
     fn enter_anew(&self, purpose: Purpose) -> Result<Option<Granularity>> {
         let change = &self.pages.change;
-        // The whole database counts as locked.
+        // No locks are taken, as if the whole database were locked.
         if change.managers.is_unprotected() {
             return Ok(None);
         }
@@ -157,18 +157,18 @@ impl<'a> Access<'a> {
         Ok(Some(self.database.lock_granularity()))
     }
 
-    /// Whether it is time to try to lock the whole database. Asked at one call in many: if a transaction that holds few
-    /// locks is missed, nothing is lost.
+    /// Returns whether it is time to try to lock the whole database. Checks this only at some of the calls: a late
+    /// escalation does no harm.
     fn holds_very_many_locks(&self) -> bool {
         let change = &self.pages.change;
         change.managers.locks.holds_at_least(change.txn.locker(), change.txn.escalate_at().max(ESCALATE_FROM))
     }
 
-    /// Trades the locks on records and gaps for one lock on the database if no other transaction uses the
-    /// database (PROTOCOLS K2). Returns whether it traded them.
+    /// Replaces the locks on records and gaps by one lock on the database if no other transaction uses the database
+    /// (PROTOCOLS K2). Returns whether they were replaced.
     #[cold]
     fn escalates(&self, purpose: Purpose, held: Option<Mode>) -> Result<bool> {
-        // A transaction that has only read here, and reads on, has locked nothing for writing.
+        // A transaction that has only read in this database, and wants to read, has no locks for writing.
         let only_reads = purpose == Purpose::Read && matches!(held, None | Some(Mode::IS));
         let mode = if only_reads { Mode::S } else { Mode::X };
         let file = self.database.id().raw();
@@ -194,8 +194,8 @@ impl<'a> Access<'a> {
         Ok(change.managers.locks.lock(self.pages.session(), change.txn.locker(), name, mode, wait)?)
     }
 
-    /// Takes the right to determine the order of a key's values, until the transaction ends (PROTOCOLS K3). The key's
-    /// entries begin with `beginning`.
+    /// Locks the order of a key's values until the transaction ends (PROTOCOLS K3). The key's entries begin with
+    /// `beginning`.
     ///
     /// # Errors
     /// The lock manager refused.
@@ -236,20 +236,20 @@ impl<'a> Access<'a> {
         tried(change.managers.locks.instant(self.pages.session(), change.txn.locker(), name, mode, Wait::No))
     }
 
-    /// Waits until a gap may be entered, and keeps its lock. If it gave the lock back, other scans could take the gap
-    /// again and again before this insertion comes back. The session holds no latch.
+    /// Waits until a gap may be entered, and keeps its lock. If it released the lock, other scans could lock the gap
+    /// again and again before this insertion. The session holds no latch.
     pub(crate) fn wait_for_gap(&self, gap: LockName) -> Result<()> {
         self.lock(gap, Mode::IX)
     }
 
-    /// Returns the mode in which the transaction holds a lock.
+    /// Returns the mode in which the transaction holds a lock, if it holds the lock.
     #[inline]
     pub(crate) fn holds(&self, name: LockName) -> Option<Mode> {
         let change = &self.pages.change;
         change.managers.locks.holds(self.pages.session(), change.txn.locker(), name)
     }
 
-    /// Whether no locker holds the object or waits for it. The session may hold latches.
+    /// Returns whether no locker holds the object or waits for it. The session may hold latches.
     pub(crate) fn is_free(&self, name: LockName) -> bool {
         self.pages.change.managers.locks.is_free(self.pages.session(), name)
     }
@@ -304,7 +304,7 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Converts the result of a try. An error is anything but another transaction's lock.
+/// Converts the result of an attempt to get a lock without a wait. A lock of another transaction is no error.
 #[inline]
 pub(crate) fn tried(result: libtp_lock::Result<()>) -> Result<Tried> {
     match result {

@@ -1,7 +1,7 @@
-//! The layout of a log record's body: a little-endian struct, then the bytes it counts.
+//! The layout of a log record's body: a little-endian struct, then the bytes whose lengths the struct states.
 //!
-//! The struct begins with the packed identifier of the first page that the record changes. Other pages are of the same
-//! file and named by number, zero for none.
+//! The struct begins with the packed identifier of the first page that the record changes. It names other pages of the
+//! same file by number only; zero is no page.
 
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 use libtp_buffer::PageId;
 use libtp_txn::{Damage, PageList};
 
-/// Declares the struct in front of a log record's body, and proves its size.
+/// Declares the struct at the beginning of a log record's body, and proves its size.
 macro_rules! body {
     ($(#[$doc:meta])* $name:ident, $size:literal { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$doc])*
@@ -30,17 +30,17 @@ pub(crate) use body;
 /// The body is shorter than the struct.
 #[inline]
 pub fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(body: &[u8]) -> Result<(&T, &[u8]), Damage> {
-    T::ref_from_prefix(body).map_err(|_| Damage("the log record is shorter than its type".into()))
+    T::ref_from_prefix(body).map_err(|_| Damage("the log record is shorter than records of its type".into()))
 }
 
-/// Takes `count` bytes off the front.
+/// Removes `count` bytes from the front of `bytes`, and returns them.
 ///
 /// # Errors
 /// Fewer bytes are left.
 #[inline]
 pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], Damage> {
     let Some((front, rest)) = bytes.split_at_checked(count) else {
-        return Err(Damage("the log record is shorter than the lengths in it state".into()));
+        return Err(Damage("the log record is shorter than its lengths state".into()));
     };
     *bytes = rest;
     Ok(front)
@@ -72,14 +72,14 @@ pub(crate) fn no_role(role: usize) -> Redone {
     Err(Damage(format!("the record has no page of role {role}")))
 }
 
-/// Returns the page that every body begins with.
+/// Returns the page whose identifier is at the beginning of the body.
 pub(crate) fn first_page(body: &[u8]) -> PageList {
     let Some(packed) = body.first_chunk::<8>() else { return PageList::NONE };
     PageList::one(PageId::from_u64(u64::from_le_bytes(*packed)))
 }
 
-/// Returns the page that a body begins with and other pages of its file, by role. Returns no page if the body is too
-/// short.
+/// Returns the page whose identifier is at the beginning of the body, and other pages of its file, by role. Returns no
+/// page if the body is too short.
 pub(crate) fn pages_of<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     body: &[u8],
     others: impl FnOnce(&T) -> [u32; 3],
@@ -91,10 +91,11 @@ pub(crate) fn pages_of<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     PageList::of([Some(PageId::from_u64(packed)), second, third, fourth])
 }
 
-/// Description of a body that is shorter than its type.
+/// The description of a body that is too short for its type.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
-/// Describes a body for people. `say` gets the struct, the name of the first page, and the bytes behind the struct.
+/// Returns a readable description of a body. `say` gets the struct, the name of the first page, and the bytes after the
+/// struct.
 pub(crate) fn describe<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     body: &[u8],
     say: impl FnOnce(&T, &str, &[u8]) -> String,
@@ -105,17 +106,17 @@ pub(crate) fn describe<T: FromBytes + KnownLayout + Immutable + Unaligned>(
     say(record, &name_page(u64::from_le_bytes(*packed)), rest)
 }
 
-/// Returns a page's name for people.
+/// Returns a readable name of a page.
 pub(crate) fn name_page(packed: u64) -> String {
     format!("page {} of file {}", page_number(packed), file_number(packed))
 }
 
-/// Formats the first `count` bytes for people.
+/// Formats the first `count` bytes for messages.
 pub(crate) fn show_first(bytes: &[u8], count: U16) -> String {
     show(bytes.get(..usize::from(count.get())).unwrap_or_default())
 }
 
-/// Formats bytes for people.
+/// Formats bytes for messages.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN: usize = 32;
     let more = if bytes.len() > SHOWN { ".." } else { "" };

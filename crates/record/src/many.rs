@@ -1,11 +1,11 @@
 //! Reads of several records whose waits for memory overlap.
 //!
-//! Paper: none. A record's leaf and its frame are probably not in the processor's cache. Single gets wait for one after
-//! the other. Here the session first finds the leaves of several keys on the pages above, which are few, and asks the
-//! processor for these leaves; then it reads record after record, each on its leaf.
+//! Paper: none. A record's leaf and its frame are probably not in the processor's cache. Single gets wait for these
+//! cache misses one after the other. Here the session works in two rounds. First it finds the leaves of several keys on
+//! the pages above, which are few, and prefetches these leaves. Then it reads one record after the other.
 //!
-//! Both rounds lie in one visit of the tree (PROTOCOLS T2). The session waits for nothing during the visit. A key that
-//! needs a wait ends the visit: it is read as by a single get, and the rounds begin again behind it.
+//! Both rounds are in one visit of the tree (PROTOCOLS T2). The session never waits during the visit. A key that needs
+//! a wait ends the visit: it is read by a single get, and the two rounds begin again with the next key.
 //!
 //! Records are locked in the order of their keys, whatever the order in the call (PROTOCOLS K7).
 
@@ -16,7 +16,8 @@ use crate::locking::{Access, Purpose};
 use crate::snapshot::SnapshotAccess;
 use crate::Result;
 
-/// Number of keys whose leaves are asked for at once: about as many lines as a processor waits for at a time.
+/// The number of keys whose leaves are prefetched at once: about the number of cache lines for which a processor can
+/// wait at the same time.
 const AT_ONCE: usize = 8;
 
 impl Access<'_> {
@@ -26,7 +27,7 @@ impl Access<'_> {
     /// As [`Access::get`]. Some of the values may have been read.
     pub fn get_many(&self, keys: &[&[u8]], mut read: impl FnMut(usize, &[u8])) -> Result<()> {
         self.check_keyed()?;
-        // Before the first visit, for it may wait.
+        // The lock is taken before the first visit, because the session may wait for it.
         let entered = (Purpose::Read, self.enter(Purpose::Read)?);
         in_rounds(self, keys, |nth, leaf| match leaf {
             Some(leaf) => self.btree_get_on(keys[nth], entered, leaf, |value| read(nth, value)),
@@ -34,7 +35,7 @@ impl Access<'_> {
         })
     }
 
-    /// Asks the processor for the page of a key that will be read or changed soon. A hint: takes no lock.
+    /// Prefetches the page of a key that will be read or changed soon. This is only a hint, and takes no lock.
     pub fn prefetch(&self, key: &[u8]) {
         let _visit = self.pages.visit();
         if let Some(page) = self.page_of(key) {
@@ -42,8 +43,8 @@ impl Access<'_> {
         }
     }
 
-    /// Reads the first of some keys, and returns the number of keys read. `get` gets the key's index with its leaf, or
-    /// with `None` where it may wait, and returns whether it has read the key.
+    /// Reads some keys, from the first on, and returns the number of keys read. `get` gets the key's index and leaf, or
+    /// `None` if it may wait, and returns whether it has read the key.
     fn read_first(
         &self,
         keys: &[&[u8]],
@@ -57,7 +58,7 @@ impl Access<'_> {
             leaf.inspect(|&leaf| self.pages.bring_near(leaf));
         }
         if self.database.method() == Method::Hash {
-            // A search for a key of a hash file begins at its page anyway.
+            // In a hash file a search for a key begins at the key's page, so there are no pages above.
             drop(visit);
             nths.iter().try_for_each(|&nth| get(nth, None).map(drop))?;
             return Ok(nths.len());
@@ -89,7 +90,7 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// Calls `get`, as [`Access::read_first`] does, until each key is read, in the order of the keys.
+/// Calls `get`, as [`Access::read_first`] does, in the order of the keys, until each key is read.
 fn in_rounds(
     access: &Access<'_>,
     keys: &[&[u8]],

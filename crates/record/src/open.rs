@@ -1,15 +1,15 @@
 //! Makes, finds and opens database files.
 //!
-//! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`: page 0, the static header, and room
-//! for two more pages. Page 0 is synced before the file gets its name and is never written again. A file named
-//! `NAME.tp` without these is damaged, never unfinished. The name is synced before any session logs a change to the
-//! file, so a restart finds every file that the log can name. A log record makes the meta page, and a B-tree's root,
-//! like any other page.
+//! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`, with page 0 (the static header) and
+//! room for two more pages. Page 0 is synced before the file gets its name, and is never written again. So a file named
+//! `NAME.tp` without a page 0 or with fewer pages is damaged, never unfinished. The name is synced before any session
+//! logs a change to the file, so a restart finds every file that the log can name. The meta page and a B-tree's root
+//! are made by log records, like any other page.
 //!
 //! Byte table: docs/formats/file.md.
 //!
-//! If we die here: the next session that opens the database makes a file with the other name again. A file without a
-//! meta page gets it at the next opening or restart.
+//! If we die here: the next session that opens the database makes the unfinished file again. A file without a meta page
+//! gets its meta page at the next opening or restart.
 
 use std::time::Duration;
 
@@ -36,30 +36,30 @@ use crate::{Error, Result};
 
 pub use crate::file_header::{FILE_VERSION, FILE_VERSION_PLAIN, LIST};
 
-/// Byte that the maker of a file locks, far behind all pages. The maker also locks the byte of its own number behind
-/// [`MAKERS`].
+/// The byte of the file, far after all pages, that the process which makes the file locks. That process also locks the
+/// byte whose offset is [`MAKERS`] plus its own number.
 const LOCK_BYTE: u64 = 1 << 62;
 const MAKERS: u64 = 1 << 60;
-/// Pause between two looks whether the file is made.
+/// The pause between two checks whether the file is made.
 const MOMENT: Duration = Duration::from_millis(1);
 /// Suffix of a file's name until the file is finished.
 const UNFINISHED: &str = ".new";
 /// Settings with which a database is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenSettings {
-    /// Method with which a missing database is made; `None` makes no database.
+    /// The method with which a missing database is made; `None` makes no database.
     pub create: Option<Method>,
-    /// Key format of a B-tree that is made.
+    /// The key format of a B-tree that is made.
     pub key_format: KeyFormat,
-    /// Page size of a file that is made; `None` for 8 KiB.
+    /// The page size of a file that is made; `None` for 8 KiB.
     pub page_bytes: Option<u32>,
-    /// Own buffer pool for the pages of a file that no session has registered yet.
+    /// The settings of a separate buffer pool for the pages of the file, if no session has registered the file yet.
     pub own_pool: Option<PoolSettings>,
-    /// Longest wait for a transaction that drops or renames a database of that name; `None` has no limit.
+    /// The longest wait for a transaction that drops or renames a database of that name; `None` for no limit.
     pub wait: Option<Wait>,
 }
 
-/// Finishes the unfinished making of files after a restart.
+/// Finishes the creation of files after a restart: makes their missing meta pages.
 ///
 /// # Errors
 /// Reading or logging failed.
@@ -83,7 +83,7 @@ pub fn after_restart(managers: &Managers, txn: &TxnSession) -> Result<()> {
     Ok(())
 }
 
-/// Opens a database. Makes a missing database if `settings` give its method, else returns `None`.
+/// Opens a database. If the database is missing, makes it if `settings` give its method, and otherwise returns `None`.
 ///
 /// # Errors
 /// [`Error::Unsuitable`], [`Error::Corrupt`], or an error of disk, log or locks.
@@ -97,8 +97,7 @@ pub fn open(
     check_name(name)?;
     let found = match registered_file(managers, directory, name)? {
         Some(found) => Some(found),
-        // The lock on the name keeps other sessions from dropping or renaming the database between the look and the
-        // making.
+        // The lock on the name excludes sessions that drop or rename the database between the check and the creation.
         None => with_name(managers, txn, name, settings.wait.unwrap_or(Wait::Forever), || {
             find_or_make(managers, txn, directory, name, settings)
         })?,
@@ -121,13 +120,13 @@ fn with_name<T>(
     let lock = lock_names::name(name);
     managers.locks.lock(txn.session(), txn.locker(), lock, Mode::X, wait)?;
     failpoint("open: name locked");
-    // If we die here, or the region is given up: the lock is released with the session.
+    // If we die here, or the region is discarded: the lock ends with the session.
     let done = work();
     managers.locks.unlock(txn.session(), txn.locker(), lock)?;
     done
 }
 
-/// Returns a file that is registered with the buffer manager and is in its place.
+/// Returns a file that is registered with the buffer manager and still has its name.
 fn registered_file(managers: &Managers, directory: &dyn Directory, name: &str) -> Result<Option<FoundFile>> {
     let Some(info) = managers.buffers.file_by_name(name) else { return Ok(None) };
     match find_file(directory, name, &environment_id(managers)) {
@@ -154,7 +153,7 @@ fn find_or_make(
         && !planted("record: a database with a missing file is created again")
     {
         // A file has its name before the register has its entry. Another process may have made both since the first
-        // look.
+        // check.
         is_there = directory.exists(&full_name)?;
         if !is_there {
             return Err(libtp_buffer::Error::Away { name: name.into(), what: "its file is missing".into() }.into());
@@ -180,7 +179,7 @@ fn find_or_make(
             if let Some(pool) = &settings.own_pool {
                 found.info.pool = managers.buffers.add_pool(txn.session(), pool)?;
             }
-            // The maker of the file may not have synced the name yet. A failed sync of the directory is final.
+            // The process that made the file may not have synced the name yet. A failed sync of the directory is final.
             if !planted("record: new file's name not synced") {
                 let synced = directory.sync();
                 synced.inspect_err(|error| poison_after_sync(managers, error))?;
@@ -189,7 +188,7 @@ fn find_or_make(
             if !planted("record: a name is registered after a failed sync") {
                 managers.log.check_poison()?;
             }
-            // The log has no record of a database that is not entered.
+            // The log must have no record of a database that is not in the register.
             enter(managers, &entry_of(&found.info))?;
             failpoint("create: file has its name, not registered");
             managers.buffers.register_file(txn.session(), &found.info)?;
@@ -198,8 +197,8 @@ fn find_or_make(
     Ok(Some(found))
 }
 
-/// Enters a database in the register. A process at a limit of its own, or a full disk, stops no other process: a
-/// repeated call writes the entry.
+/// Enters a database in the register. If this process has reached a limit, or the disk is full, the log is not
+/// poisoned: a repeated call writes the entry.
 fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
     let entered = managers.buffers.registry().enter(entry).inspect_err(|error| {
         if let libtp_buffer::Error::Io(error) = error {
@@ -240,8 +239,8 @@ struct Making {
     key_format: KeyFormat,
 }
 
-/// Makes the file under its other name, under that file's lock, and renames it. Another process may have made it
-/// meanwhile.
+/// Makes the file under its unfinished name, while it holds a lock on that file, and then renames the file. Another
+/// process may have made the file meanwhile.
 fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
     let page_bytes = making.page_bytes;
     if !is_page_size(page_bytes) {
@@ -260,7 +259,8 @@ fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: 
         return Ok(());
     }
     let own = MAKERS + ProcessNumber::this().raw();
-    // A process that cannot lock this byte makes the file without it. Other processes then cannot name the maker.
+    // If the process cannot lock this byte, it makes the file without the lock. Other processes then cannot name the
+    // process that makes the file.
     let _ = file.lock(own, LockMode::Exclusive, false);
     let made = make_locked(managers, txn, directory, name, &*file, making);
     failpoint("create: made, still locked");
@@ -269,8 +269,8 @@ fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: 
     made
 }
 
-/// Waits until no other process makes the file. Returns false if the file is made although its maker still holds the
-/// lock. Gives up after a limited time if the maker is stopped or not seen to run.
+/// Waits until no other process makes the file. Returns false if the file is finished although the process that made it
+/// still holds the lock. Fails after a limited time if that process is stopped, or cannot be seen to run.
 fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Result<bool> {
     let maker = || {
         let byte = file.locked_by_other(MAKERS, ProcessNumber::END).ok().flatten()?;
@@ -300,7 +300,8 @@ fn make_locked(
     let full_name = file_name(name);
     let new_name = format!("{full_name}{UNFINISHED}");
     if directory.exists(&full_name)? {
-        // Another process made the file first. Our open file is that file, or a superfluous one under the other name.
+        // Another process made the file first. Our open file is that file, or a superfluous file with the unfinished
+        // name.
         return match directory.remove(&new_name) {
             Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -351,7 +352,7 @@ fn format(managers: &Managers, txn: &TxnSession, file: FileId, method: Method) -
         return Ok(());
     }
     if !root.lsn().is_none() {
-        // The log has a file's first page only behind its meta page.
+        // The log has a record of a file's first page only after the record of its meta page.
         return Err(pages.corrupt(META_PAGE, "it is empty, and the page behind it is not"));
     }
     failpoint("create: root and meta latched");

@@ -1,12 +1,12 @@
-//! The order of a database's keys, where it is not the order of their bytes.
+//! The order of a database's keys, if it is not the order of their bytes.
 //!
 //! Not in the paper; db(3) has a comparison function. Here an order is a *normalising* function: it encodes a key as
-//! bytes whose order is the wanted order. The tree holds only the encoded bytes, so nothing below this file knows of
-//! orders: searching, splitting, locking, undo and recovery work as for any keys, as does repair by a process that
-//! lacks the function (docs/design/0011-order-of-keys.md). Two keys that are equal in the order have the same bytes,
-//! and so one lock and one record.
+//! bytes whose order is the wanted order. The tree has only the encoded bytes, so no code below this file
+//! knows of orders: searching, splitting, locking, undo and recovery work as for any keys. A process without the
+//! function can also repair the tree (docs/design/0011-order-of-keys.md). Two keys that are equal in the order have the
+//! same encoded bytes, so they have the same lock and the same record.
 //!
-//! The order's name stands in page 0 of the file. A program that opens the file asks for the same name.
+//! Page 0 of the file has the order's name. A program that opens the file must give the same name.
 
 use std::sync::Arc;
 
@@ -15,20 +15,21 @@ pub const ORDER_NAME_BYTES_MAX: usize = 64;
 
 /// An order of keys.
 ///
-/// Both functions must always return the same, in every process and version that uses the database: the tree is sorted
-/// by their results. A changed function needs another name.
+/// Both functions must return the same bytes for the same input at any time, in every process and program version that
+/// uses the database: the tree is sorted by their results. An order with a changed function needs another name.
 pub trait Order: Send + Sync {
-    /// Returns the order's name, which the file holds: 1 to 64 bytes.
+    /// Returns the order's name, which is stored in the file: 1 to 64 bytes.
     fn name(&self) -> &str;
 
     /// Appends the encoded key to `encoded`, which is empty. The encoded bytes have the wanted order of the keys.
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>);
 
-    /// Appends the key with this encoding to `key`, which is empty. Of several equal keys, always appends the same one.
+    /// Appends the key with this encoding to `key`, which is empty. If several equal keys have this encoding, always
+    /// appends the same key.
     fn decode(&self, encoded: &[u8], key: &mut Vec<u8>);
 }
 
-/// The order of the bytes, from the greatest key to the least.
+/// The reverse of the order of the bytes: from the greatest key to the smallest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descending;
 
@@ -38,8 +39,8 @@ impl Order for Descending {
     }
 
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
-        // Every byte is inverted. A key must come behind the keys that it begins, so the end of a key is 255 twice. A
-        // zero byte of the key, here 255, is followed by a 0 to distinguish it from the end.
+        // Every byte is inverted. A key must come after all keys of which it is a prefix, so the end of a key is 255
+        // twice. A zero byte of the key, inverted to 255, is followed by a 0 to distinguish it from the end.
         for &byte in key {
             encoded.push(!byte);
             if byte == 0 {
@@ -78,7 +79,7 @@ impl Order for AsciiCaseless {
     }
 }
 
-/// An order of unsigned numbers of one length, least byte first, as today's processors store them.
+/// The order of little-endian unsigned numbers of the same length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LittleEndian;
 
@@ -96,15 +97,15 @@ impl Order for LittleEndian {
     }
 }
 
-/// An order known by name only: a key is its encoded bytes. For tools, which lack the programs' functions and copy
-/// encoded keys.
+/// An order of which only the name is known: keys are given and returned as their encoded bytes. Tools use this order
+/// to copy encoded keys, because they do not have the programs' functions.
 #[derive(Clone, Debug)]
 pub struct AsStored {
     name: String,
 }
 
 impl AsStored {
-    /// Returns the order of that name.
+    /// Returns the order with the name `name`.
     pub fn named(name: &str) -> AsStored {
         AsStored { name: name.to_string() }
     }
@@ -138,13 +139,13 @@ impl Order for Arc<dyn Order> {
     }
 }
 
-/// Returns the order of that name, if this module has it.
+/// Returns the order with the name `name`, if this module has it.
 pub fn by_name(name: &str) -> Option<Arc<dyn Order>> {
     let known: [Arc<dyn Order>; 3] = [Arc::new(Descending), Arc::new(AsciiCaseless), Arc::new(LittleEndian)];
     known.into_iter().find(|order| order.name() == name)
 }
 
-/// An order's name as it stands in a file.
+/// An order's name as a file stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderName {
     bytes: [u8; ORDER_NAME_BYTES_MAX],
@@ -152,14 +153,15 @@ pub struct OrderName {
 }
 
 impl OrderName {
-    /// Returns a name; `None` if it is too long, or empty.
+    /// Returns a name; `None` if `name` is too long or empty.
     pub fn new(name: &str) -> Option<OrderName> {
         let mut bytes = [0; ORDER_NAME_BYTES_MAX];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         (!name.is_empty()).then_some(OrderName { bytes, length: name.len() })
     }
 
-    /// Returns the name in these bytes, which zeros follow; `None` if they hold no name.
+    /// Returns the name in the first `length` bytes. Returns `None` if these bytes are no name, or the other bytes are
+    /// not zero.
     pub(crate) fn of_file(bytes: &[u8; ORDER_NAME_BYTES_MAX], length: u8) -> Option<OrderName> {
         let length = usize::from(length);
         let name = std::str::from_utf8(bytes.get(..length)?).ok()?;

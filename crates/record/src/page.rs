@@ -1,12 +1,13 @@
 //! The inner layout of pages, and the kind byte that every page has.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `slotted`, `node`, `rebuild` | slots and a heap; records and downlinks in them, read; written as a whole |
+//! | `slotted` | a page with slots and a heap |
+//! | `node`, `rebuild` | reads the records and downlinks of such a page; writes such a page as a whole |
 //! | `recno` | records of one length |
 //! | `overflow` | a piece of a long value |
-//! | `free_pages` | the meta page; which pages are free |
-//! | `record_lsn` | the word that every record has |
+//! | `free_pages` | the meta page, which names the free pages |
+//! | `record_lsn` | the word with each record's LSN and flags |
 //! | `log_records` | the log records of files and pages, and their redo |
 
 pub mod free_pages;
@@ -26,9 +27,9 @@ pub mod slotted;
 pub enum PageKind {
     /// Page 0: the file's static header.
     FileHeader = 1,
-    /// Page 1: the changing facts about the whole file.
+    /// Page 1: facts about the whole file that change.
     Meta = 2,
-    /// A page of a B-tree, leaf or inner by its level.
+    /// A page of a B-tree. Its level shows whether it is a leaf.
     Btree = 3,
     /// A piece of a value too long for a leaf.
     Overflow = 4,
@@ -38,9 +39,9 @@ pub enum PageKind {
     Recno = 6,
     /// A page of a bucket of a hash file.
     Hash = 7,
-    /// A hash file's header: how many buckets there are, and where.
+    /// A hash file's header: the number and the places of the buckets.
     HashHeader = 8,
-    /// A page with the program's bytes.
+    /// A page with contents of the program.
     Application = 9,
 }
 

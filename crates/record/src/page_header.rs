@@ -34,7 +34,7 @@ pub fn set_level(page: &mut [u8], level: u8) {
     page[LEVEL_AT] = level;
 }
 
-/// Makes the bytes a new page: a header, and zeros.
+/// Makes a new page: a common header, and zeros.
 pub fn make_new(page: &mut [u8], file: u32, number: u32, kind: u8, level: u8) {
     let header = PageHeader::new(PageId::new(FileId::new(file), PageNo::new(number)), kind, level);
     page.fill(0);

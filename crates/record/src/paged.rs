@@ -1,13 +1,13 @@
-//! Pages by number, whose bytes are the program's: the primitive calls of LIBTP 4.4 (docs/design/0019).
+//! Pages by number with contents of the program: the primitive calls of LIBTP 4.4 (docs/design/0019).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `change` | locks, copies and stores a page |
 //! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
 //! | `verify` | checks the whole file |
 //!
-//! The program's page `n`, from 0, is page `n + 2` of the file. Behind the common header all bytes are the program's.
-//! Pages are added one behind the other, and never freed.
+//! The program's page `n`, from 0, is page `n + 2` of the file. All bytes after the common header belong to the
+//! program. Pages are added in the order of their numbers, and never freed.
 
 pub mod change;
 pub mod log_records;

@@ -1,4 +1,4 @@
-//! One file's pages for an access method: by number, latched, on behalf of the session that changes them.
+//! The pages of one file for an access method: reads, latches and allocates pages by number, on behalf of a session.
 
 pub mod record_types;
 pub mod undo;
@@ -13,9 +13,9 @@ use crate::page::free_pages::{Meta, FIRST_PAGE, META_PAGE};
 use crate::page::overflow;
 use crate::{Error, Result};
 
-/// Rank of overflow and free pages, and of a page about to be made new: behind all pages of a tree.
+/// The rank level of overflow pages, free pages and new pages: they are latched after all pages of a tree.
 const LOOSE_PAGE: u8 = 19;
-/// Rounds after which a change that finds everything moved again and again is given up: only a cycle of pages explains
+/// The number of rounds after which an operation that must search again and again fails: only a cycle of pages explains
 /// this number of rounds.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
 
@@ -42,37 +42,38 @@ impl<'a> Pages<'a> {
         PageId::new(self.file, PageNo::new(page))
     }
 
-    /// Latches a page shared. The session holds no other latch, for the call may wait for the disk.
+    /// Latches a page shared. The session holds no other latch, because the call may wait for the disk.
     #[inline]
     pub(crate) fn shared(&self, page: u32, level: u8) -> Result<SharedPage<'a>> {
         Ok(self.change.managers.buffers.shared(self.session(), self.id(page), rank(level))?)
     }
 
-    /// Latches a page exclusively. The session holds no other latch, for the call may wait for the disk.
+    /// Latches a page exclusively. The session holds no other latch, because the call may wait for the disk.
     #[inline]
     pub(crate) fn exclusive(&self, page: u32, level: u8) -> Result<ExclusivePage<'a>> {
         Ok(self.change.managers.buffers.exclusive(self.session(), self.id(page), rank(level))?)
     }
 
-    /// Latches a page shared, if that needs nothing but the latch. The bytes of a page that `is_far` are prefetched.
+    /// Latches a page shared, if that needs no read from disk and no wait. If `is_far`, prefetches the bytes of the
+    /// page.
     #[inline(always)]
     pub(crate) fn shared_now(&self, page: u32, level: u8, is_far: bool) -> Option<SharedPage<'a>> {
         self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level), is_far)
     }
 
-    /// Latches a page exclusively, if that needs nothing but the latch.
+    /// Latches a page exclusively, if that needs no read from disk and no wait.
     #[inline(always)]
     pub(crate) fn exclusive_now(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
         self.change.managers.buffers.exclusive_now(self.session(), self.id(page), rank(level))
     }
 
-    /// Does as [`Pages::exclusive_now`], for a page that the session had latched just now.
+    /// As [`Pages::exclusive_now`], for a page whose latch the session has just released.
     #[inline(always)]
     pub(crate) fn exclusive_again(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
         self.change.managers.buffers.exclusive_again(self.session(), self.id(page), rank(level))
     }
 
-    /// Asks the processor for a page that will be looked at soon. A hint.
+    /// Prefetches a page that will be read soon. This is only a hint.
     #[inline]
     pub(crate) fn bring_near(&self, page: u32) {
         self.change.managers.buffers.bring_near(self.id(page));
@@ -83,8 +84,8 @@ impl<'a> Pages<'a> {
         Ok(self.change.managers.buffers.pin(self.session(), self.id(page))?)
     }
 
-    /// Reserves the needs of a transaction's change before the first latch (PROTOCOLS D11): undo space for a rebuilt
-    /// page and parts of a few more, log space for a body of `body_bytes` and for its undo.
+    /// Reserves all that a transaction's change needs, before the first latch (PROTOCOLS D11): undo space for a rebuilt
+    /// page and for parts of a few more pages, log space for a body of `body_bytes` and for the undo of the change.
     #[inline]
     pub(crate) fn reserve_own(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
@@ -92,14 +93,14 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// Reserves the same for a compensation. The change set aside its room in the log.
+    /// As [`Pages::reserve_own`], for a compensation, for which the undone change has reserved room in the log.
     pub(crate) fn reserve_undo(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
         self.change.managers.log.reserve_undo(self.session(), libtp_log::record_bytes(body_bytes + 8))?;
         Ok(())
     }
 
-    /// Reserves the same for a change that is never undone, such as a split.
+    /// As [`Pages::reserve_own`], for a change that is never undone, such as a split.
     #[inline]
     pub(crate) fn reserve_common(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
@@ -135,8 +136,8 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Refuses page numbers that are to be latched together if two are equal or one is the meta page: a session that
-    /// already holds a latch would wait for itself for ever. Zero stands for no page.
+    /// Checks the numbers of pages that will be latched together: all must differ, and none may be the meta page.
+    /// Otherwise the session could wait for a latch that it holds itself. Zero is no page.
     ///
     /// # Errors
     /// [`Error::Corrupt`] names the page.
@@ -149,8 +150,9 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// Logs and makes a change that belongs to no transaction, as [`Change::apply_redo_only`], after a rehearsal on
-    /// copies of the pages. Readers use it for repairs on their way, on pages of which they have seen only a part.
+    /// Logs and makes a change that belongs to no transaction, as [`Change::apply_redo_only`]. First applies the change
+    /// to copies of the pages. Readers use this to finish the actions of other sessions, on pages that they have read
+    /// only in part.
     ///
     /// # Errors
     /// [`Error::Corrupt`] names the page that cannot take the change. Nothing was changed.
@@ -194,9 +196,9 @@ impl<'a> Pages<'a> {
         Ok(info.page_bytes as usize)
     }
 
-    /// Enters the tree, so that no page seen from now on is used for something else (PROTOCOLS T2). A session that
-    /// waits for a lock leaves the tree first and begins again afterwards. Otherwise it would hold back every page that
-    /// is unlinked meanwhile, and while such a page waits, its neighbours cannot be unlinked.
+    /// Enters the tree, so that no page seen from now on is reused for another purpose (PROTOCOLS T2). A session that
+    /// waits for a lock leaves the tree first, and begins again after the wait. Otherwise it would delay the freeing of
+    /// every page that is unlinked meanwhile, and the neighbours of such pages could not be unlinked.
     #[inline]
     pub(crate) fn visit(&self) -> Visit<'a> {
         self.session().enter_tree();
@@ -204,7 +206,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// A session's stay in a tree operation.
+/// A guard: while it exists, the session is in a tree operation.
 pub(crate) struct Visit<'a>(&'a Session);
 
 impl Drop for Visit<'_> {
@@ -225,7 +227,7 @@ pub(crate) fn loose_rank() -> Rank {
     Rank::page(LOOSE_PAGE)
 }
 
-/// A page that may be allocated: pinned, and free as far as is known.
+/// A page that may be allocated. It is pinned, and was free when it was chosen.
 pub(crate) struct Candidate<'a> {
     pin: Pin<'a>,
     meta: Pin<'a>,
@@ -233,7 +235,7 @@ pub(crate) struct Candidate<'a> {
     from_free_list: bool,
 }
 
-/// Waits until the page that was to be allocated is unlatched. The session holds no latch.
+/// Waits until the page that could not be allocated is unlatched. The session holds no latch.
 pub(crate) fn wait_for_new(pin: &Pin<'_>) {
     drop(pin.exclusive(loose_rank()));
 }
@@ -255,8 +257,8 @@ pub(crate) struct Allocated<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Finds a page to allocate: the head of the free list, or the page behind the last if `never_used` or if the list
-    /// is empty. The session holds no latch before or after.
+    /// Finds a page to allocate: the head of the free list, or the page after the last page if `never_used` or if the
+    /// list is empty. The session holds no latch before or after the call.
     pub(crate) fn candidate(&self, never_used: bool) -> Result<Candidate<'a>> {
         let meta = self.meta()?;
         let free = meta.free_head.get();
@@ -270,10 +272,12 @@ impl<'a> Pages<'a> {
         Ok(Candidate { pin, meta: self.pin(META_PAGE)?, number, from_free_list })
     }
 
-    /// Latches the candidate and the meta page. Returns `None` if another session took the page meanwhile or has it
-    /// latched: then release all latches and call [`wait_for_new`]. Every other page of the change is latched before.
+    /// Latches the candidate and the meta page. Returns `None` if another session has allocated or latched the page
+    /// meanwhile: then the caller releases all latches and calls [`wait_for_new`]. The caller has latched every other
+    /// page of the change before.
     pub(crate) fn allocate(&self, candidate: &Candidate<'a>) -> Result<Option<Allocated<'a>>> {
-        // No wait: the page may be a leaf by now, whose holder waits for a page that we hold.
+        // The latch is only tried: the page may be a leaf now, and the holder of its latch may wait for a page that we
+        // have latched.
         let Some(page) = candidate.pin.try_exclusive(loose_rank()) else { return Ok(None) };
         failpoint("allocate: page latched");
         let meta_page = candidate.meta.exclusive(Rank::META);

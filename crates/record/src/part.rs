@@ -6,8 +6,8 @@
 
 use crate::{Error, Result};
 
-/// A change of a part of a value. The value keeps its length. The library's own types alone implement it: the change
-/// calls nothing.
+/// A change of a part of a value, which does not change the value's length. Only types of the library implement this
+/// trait, so that the change calls no code of the program.
 pub trait Part: Copy + sealed::Sealed {
     /// The new bytes.
     type Bytes: AsRef<[u8]>;
@@ -17,7 +17,7 @@ pub trait Part: Copy + sealed::Sealed {
     /// Returns the number of the part's bytes.
     fn count(self) -> usize;
 
-    /// Returns the new bytes for the old bytes, whose number is the same, and the answer.
+    /// Returns the new bytes for the old bytes, which have the same length, and the answer.
     fn change(self, old: &[u8]) -> (Self::Bytes, Self::Told);
 
     /// Returns the old bytes: the part of a value from `offset` on.
@@ -33,7 +33,7 @@ pub trait Part: Copy + sealed::Sealed {
     /// Changes the part of a copied value from `offset` on.
     ///
     /// # Errors
-    /// [`Error::PartOutside`]; the value is as it was.
+    /// [`Error::PartOutside`]; the value is unchanged.
     fn change_copy(self, database: &str, value: &mut [u8], offset: usize) -> Result<Self::Told> {
         let (new, answer) = self.change(self.of(database, value, offset)?);
         value[offset..offset + self.count()].copy_from_slice(new.as_ref());

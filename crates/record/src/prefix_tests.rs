@@ -1,10 +1,10 @@
-//! Redo after a death between any two bytes: the kinds of records whose redo stores without before-images.
+//! Redo after a death between any two bytes: tests of the log records whose redo stores without before-images.
 //!
-//! The doubt: such a redo begins on a page that already has some of its own stores, so it must find each place by bytes
-//! that it does not change. The cases: each kind on the list (an update in place, its compensation and the cell of an
-//! insertion on a leaf; a put, an update and its compensation on a page of records by number), from every prefix of its
-//! stores, byte by byte, and again from every prefix of the stores of the repetition. Roll-back undoes stores with
-//! before-images, so no prefix has such a store.
+//! Such a redo may begin on a page that already has some of its stores. So it must find each place by bytes that it
+//! does not change. The tests use each kind of such log records: an update in place, its compensation and the cell of
+//! an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each is redone from
+//! every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo. Rollback undoes
+//! stores with before-images, so no prefix has such a store.
 
 use crate::btree::encode::{self, After};
 use crate::changed::Changed;
@@ -37,7 +37,8 @@ fn after_death(page: &[u8], stored: &[(usize, u8)]) -> Vec<u8> {
     left
 }
 
-/// Checks a record from every prefix, twice over. Returns the number of bytes stored without before-images.
+/// Checks the redo of a log record from every prefix, and then again from every prefix. Returns the number of bytes
+/// stored without before-images.
 fn check_prefixes(page: &[u8], redo: Redo, body: &[u8]) -> usize {
     let (done, at_once, list) = redone(page, redo, body);
     done.unwrap();
@@ -56,7 +57,8 @@ fn check_prefixes(page: &[u8], redo: Redo, body: &[u8]) -> usize {
     list.len()
 }
 
-/// Checks that a redo which refuses a body has stored nothing: each byte of the body is wrong, and the body too short.
+/// Checks that a redo that refuses a body has stored nothing. Tries the body with each byte changed, and with each
+/// shorter length.
 fn check_refusals(page: &[u8], redo: Redo, body: &[u8]) {
     let wrong = (0..body.len()).flat_map(|at| [0, 1, 0x10, 0x7f, 0x80, 0xff, !body[at]].map(|byte| (at, byte)));
     let wrong = wrong.map(|(at, byte)| after_death(body, &[(at, byte)]));
@@ -66,7 +68,7 @@ fn check_refusals(page: &[u8], redo: Redo, body: &[u8]) {
     }
 }
 
-/// Returns a leaf with records of many lengths; those with odd keys are ghosts.
+/// Returns a leaf with records of many lengths. Records with odd keys are ghosts.
 fn leaf() -> Vec<u8> {
     let mut page = vec![0; PAGE];
     let frame = Frame { low: b"key/".to_vec(), high: b"key0".to_vec(), ..Frame::default() };
@@ -114,7 +116,7 @@ fn updates_in_place_and_their_compensations_are_repeated_from_every_prefix() {
 
 #[test]
 fn insertions_are_repeated_from_every_prefix() {
-    // On a page with its free bytes in one piece, and on a page that is compacted first.
+    // On a page whose free bytes are contiguous, and on a page that is compacted first.
     let page = leaf();
     let mut scattered = page.clone();
     let redone = |page: &mut Vec<u8>, redo: Redo, body: &[u8]| {
@@ -155,7 +157,7 @@ fn changes_of_records_by_number_are_repeated_from_every_prefix() {
     const BYTES: usize = 11;
     let mut page = vec![0; 16 << 10];
     recno::make_new(&mut PageMut::detached(&mut page), (7, 2), u32::try_from(BYTES).unwrap());
-    // Beyond 255, so that the count of used slots changes in two bytes.
+    // A slot beyond 255, so that two bytes of the count of used slots change.
     let capacity = RecnoPage::over(&page).unwrap().capacity();
     for slot in (0..capacity).step_by(51).chain([capacity - 1]) {
         for value in [[1; BYTES], [0xa5; BYTES]] {

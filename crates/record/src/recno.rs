@@ -1,8 +1,9 @@
 //! Fixed-length records by number. recno/README.md explains the design.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `get`, `put`, `part`, `append`, `scan` | reads, changes, changes in part, appends, goes through records |
+//! | `get`, `put`, `part`, `append` | reads a record; changes a record, or a part of a record; appends a record |
+//! | `scan` | reads record after record |
 //! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
 //! | `verify` | checks the whole file |
 

@@ -1,11 +1,12 @@
 //! Salvage: the readable records of a partly damaged database file, without its environment.
 //!
-//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page with records holds their whole keys and its own kind,
-//! so no page is needed to find another. Pages are read one after the other. A page with a wrong checksum is reported
-//! as lost, and the rest give their records. A long value also needs its own pages.
+//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page with records has their whole keys and states its own
+//! kind. So salvage needs no page to find another page: it reads all pages one after the other. It reports a page with
+//! a wrong checksum as lost, and returns the records of the other pages. A long value is lost if one of its pages is
+//! lost.
 //!
-//! The file is at rest. It holds the pages as they were written back. After a crash it may lack the last commits, and
-//! have changes of transactions that did not commit: salvage does not read the log.
+//! No process may change the file meanwhile. The file has the pages as they were written back. After a crash it may
+//! lack the last commits, and may have changes of transactions that did not commit: salvage does not read the log.
 
 use std::sync::Arc;
 
@@ -27,31 +28,32 @@ use crate::page::PageKind;
 use crate::page_header;
 use crate::{Error, Result};
 
-/// Longest value that salvage accepts.
+/// The length of the longest value that salvage accepts.
 const VALUE_BYTES_MAX: u64 = 1 << 32;
 
-/// A readable record, as it was in the file. A key in an order of its own has that order's encoding.
+/// A readable record, as it was in the file. If the file has an order of keys, the key is encoded in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SalvagedRecord {
     /// A record of a B-tree or a hash file.
     Pair {
-        /// Its key.
+        /// The record's key.
         key: Vec<u8>,
-        /// Its value.
+        /// The record's value.
         value: Vec<u8>,
-        /// The LSN of its last change. Of two records with one key, the record with the higher LSN counts.
+        /// The LSN of the record's last change. If two records have the same key, the record with the higher LSN is the
+        /// newer one.
         lsn: Lsn,
     },
     /// A record of a recno file.
     Numbered {
-        /// Its number.
+        /// The record's number.
         number: u64,
-        /// Its bytes.
+        /// The record's bytes.
         value: Vec<u8>,
     },
 }
 
-/// A damaged database file to be read.
+/// A damaged database file that is read.
 pub struct DamagedFile {
     file: Arc<dyn File>,
     id: FileId,
@@ -91,14 +93,14 @@ impl DamagedFile {
                 wreck.key_format = LIST;
                 "Its keys show that it is a list"
             }
-            false => "If its keys had an order of their own or several values, this is lost: the keys are given as they were stored in the file",
+            false => "If the database had an order of keys, or keys with several values, this is unknown now: the keys are given as they were stored in the file",
         };
         let what = format!("{wrong}; the kind of the file was found by its other pages. {also}");
         wreck.lost.push(Finding { page: 0, what });
         Ok(wreck)
     }
 
-    /// Whether every key in the tree is a list's, and at least one is a node's.
+    /// Returns whether every key in the tree is a key of a list, and at least one is the key of a node.
     fn is_like_a_list(&self) -> Result<bool> {
         let pages = self.file.len()?.div_ceil(u64::from(self.page_bytes));
         let mut has_nodes = false;
@@ -119,7 +121,7 @@ impl DamagedFile {
         Ok(has_nodes)
     }
 
-    /// Returns how the records are organised.
+    /// Returns the access method of the file.
     pub fn method(&self) -> Method {
         self.method
     }
@@ -129,7 +131,8 @@ impl DamagedFile {
         &self.key_format
     }
 
-    /// Passes every readable record to `take`, in no order. Passes the bytes read and the bytes in all to `watch`.
+    /// Passes every readable record to `take`, in arbitrary order. Passes the number of bytes read and of all bytes to
+    /// `watch`.
     /// Returns the lost pages and the lost long values.
     ///
     /// # Errors
@@ -148,7 +151,10 @@ impl DamagedFile {
                 Err(what) => self.lost.push(Finding { page: number, what }),
                 Ok(page) if is_zero(&page) => {
                     if self.method == Method::Btree && used.is_some_and(|used| number < used) {
-                        self.lost.push(Finding { page: number, what: "it is all zeros, and was in use".into() });
+                        self.lost.push(Finding {
+                            page: number,
+                            what: "it is all zeros, but later pages show that it was in use".into(),
+                        });
                     }
                 }
                 Ok(page) => self.of_page(number, &page, take)?,
@@ -214,7 +220,8 @@ impl DamagedFile {
     ) -> std::result::Result<(), E> {
         for slot in 0..node.count() {
             let Some(record) = node.record(slot) else {
-                self.lost.push(Finding { page: number, what: format!("the record at slot {slot} lies outside of it") });
+                self.lost
+                    .push(Finding { page: number, what: format!("the record at slot {slot} is outside the page") });
                 continue;
             };
             if record.is_ghost() {
@@ -223,7 +230,7 @@ impl DamagedFile {
             let value = match record.value() {
                 Some(Value::Here(value)) => Ok(value.to_vec()),
                 Some(Value::Chain(chain)) => self.chain(chain)?,
-                None => Err("its place cannot be read".to_string()),
+                None => Err("the reference to it cannot be read".to_string()),
             };
             let (key, lsn) = (node.key(slot).to_vec(), record.lsn);
             match value {
@@ -255,7 +262,7 @@ impl DamagedFile {
             number = if number == chain.last.get() { 0 } else { header.next.get() };
         }
         let is_whole = value.len() as u64 == wanted;
-        Ok(if is_whole { Ok(value) } else { Err(format!("{} of its {wanted} bytes are there", value.len())) })
+        Ok(if is_whole { Ok(value) } else { Err(format!("only {} of its {wanted} bytes could be read", value.len())) })
     }
 }
 

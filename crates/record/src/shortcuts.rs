@@ -1,5 +1,5 @@
-//! Shortcuts: the present version of a record that is about to change, left for snapshots that will look for it
-//! (PROTOCOLS S4).
+//! Shortcuts: before a record changes, its present version is left in memory for snapshots that will need it (PROTOCOLS
+//! S4).
 
 use libtp_buffer::FileId;
 use libtp_log::Lsn;
@@ -14,7 +14,7 @@ use crate::page::record_lsn::RecordFlags;
 pub(crate) enum Name<'k> {
     /// The record of this key.
     Key(&'k [u8]),
-    /// The record in this place, which never changes.
+    /// The record in this slot of this page. Such a record never moves.
     Slot { page: u64, slot: usize },
 }
 
@@ -32,7 +32,7 @@ impl Name<'_> {
         name
     }
 
-    /// Returns the number of these bytes.
+    /// Returns the length of [`Name::bytes`].
     pub(crate) fn bytes_count(self) -> usize {
         let place = match self {
             Name::Key(key) => key.len(),
@@ -41,7 +41,7 @@ impl Name<'_> {
         size_of::<u32>() + place
     }
 
-    /// Returns a hash of the name. Where two names must not be confused, the names themselves are compared.
+    /// Returns a hash of the name. A caller that must distinguish names with the same hash compares the names.
     pub(crate) fn hash(self, file: FileId) -> u64 {
         let hash = match self {
             Name::Key(key) => key_hash(key),
@@ -53,8 +53,8 @@ impl Name<'_> {
 }
 
 impl Access<'_> {
-    /// Leaves a shortcut to the present version of a record that is about to change, for snapshots that will look for
-    /// it (PROTOCOLS S4). The record's page is latched.
+    /// Leaves a shortcut to the present version of a record that is about to change, for snapshots that will need it
+    /// (PROTOCOLS S4). The record's page is latched.
     #[inline]
     pub(crate) fn leave_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
         if self.pages.change.managers.wants_shortcut(lsn) {

@@ -1,19 +1,20 @@
 //! Reads in a snapshot. A snapshot takes no lock and waits for nothing but the disk.
 //!
-//! Not in the paper (PROTOCOLS S1 to S4). A record carries the LSN of the log record that made it. That log
-//! record holds the version before and *its* LSN: the log is the version store. A reader copies the record from its
-//! page, asks the view about the LSN, and goes back in the log to the first version that the view shows.
+//! Not in the paper (PROTOCOLS S1 to S4). A record has the LSN of the log record that made its version. That
+//! log record has the previous version and the LSN of the *previous* version: the log is the version store. A reader
+//! copies the record from its page, asks the view about the LSN, and goes back in the log to the first version that the
+//! view shows.
 //!
 //! The *absence* of a key is a result, too. A key that the page does not have, or whose first version the view does not
 //! show, was absent when the snapshot was taken, unless a ghost of the key has been removed since. So each page has the
-//! highest LSN of the ghosts removed and the replaced chains freed there. A snapshot whose horizon is not above that
-//! LSN gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+//! highest LSN of the removed ghosts and of the freed replaced chains. A snapshot whose horizon is not above that LSN
+//! gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `history` | one version back, from a log record |
+//! | `history` | rebuilds the previous version of a record from a log record |
 //! | `batch` | the records that a cursor has copied |
-//! | `cache` | versions that took a long search |
+//! | `cache` | versions that were found by a long search |
 //! | `btree`, `recno`, `hash` | reads one record, and record after record |
 //!
 //! Latches: a reader holds the latch of one page at a time, and no latch while it reads the log.
@@ -46,18 +47,18 @@ pub use recno::SnapshotNumberCursor;
 use cache::Cache;
 use history::Version;
 
-/// A snapshot as the thread that holds it knows it: the view, and a cache of versions.
+/// A snapshot of one thread: the view, and a cache of versions.
 #[derive(Debug)]
 pub struct Snapshot {
     view: View,
     found: RefCell<Cache>,
-    /// Buffer for log records.
+    /// A buffer for log records.
     buffer: RefCell<Vec<u8>>,
     log_reads: Cell<u64>,
     shown: Cell<Certainty>,
 }
 
-/// How sure the versions are that a snapshot has shown so far.
+/// Whether a crash could undo versions that a snapshot has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Certainty {
     /// A crash of the machine cannot undo any shown version.
@@ -80,8 +81,8 @@ impl Snapshot {
         &self.view
     }
 
-    /// Whether the snapshot has shown a version that a crash of the machine could undo. Before the caller acts on such
-    /// a version, every change that the view shows must be on disk (PROTOCOLS S1).
+    /// Returns whether the snapshot has shown a version that a crash of the machine could undo. Before the caller acts
+    /// on such a version, every change that the view shows must be on disk (PROTOCOLS S1).
     #[inline]
     pub fn is_unsure(&self) -> bool {
         self.shown.get() == Certainty::Unsure
@@ -146,7 +147,7 @@ impl<'a> SnapshotAccess<'a> {
         is_seen
     }
 
-    /// Refuses a conclusion from an absent version if it may have been removed from the page.
+    /// Checks that an absent version was not removed from the page. Otherwise the snapshot is too old.
     fn check_removed(&self, deleter: Lsn) -> Result<()> {
         if deleter < self.view().horizon() || planted("snapshot: a removed version counts as absent") {
             return Ok(());
@@ -158,8 +159,8 @@ impl<'a> SnapshotAccess<'a> {
         Err(Error::SnapshotTooOld { what })
     }
 
-    /// Returns the version of a record that the view shows, `None` if there was no record then. `newest` stood on a
-    /// page from which versions up to `deleter` were removed.
+    /// Returns the version of a record that the view shows; `None` if there was no record when the snapshot was taken.
+    /// `newest` is the version on the page, from which versions up to the LSN `deleter` were removed.
     fn resolve(&self, name: Name<'_>, newest: Version, deleter: Lsn) -> Result<Option<Version>> {
         if self.sees(newest.lsn) {
             return Ok(newest.into_record());
@@ -201,9 +202,10 @@ impl<'a> SnapshotAccess<'a> {
         Ok(found)
     }
 
-    /// Returns a shortcut: a version older than the newest that a writer left. It was current after the view was taken,
-    /// so the shown version is this or an older version. (The test uses `taken_at`, not the view's `lsn`: the view ends
-    /// earlier where the log is not yet on disk, and a version between the two LSNs may have been undone since.)
+    /// Returns a shortcut: a version older than `newest` that a writer has left in memory. It was current after the
+    /// view was taken, so the shown version is this or an older version. (The check uses `taken_at`, not the view's
+    /// `lsn`: the view ends earlier if the log was not yet on disk, and a version between the two LSNs may have been
+    /// undone since.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
         let is_early = planted("snapshot: a shortcut older than the snapshot is used");
@@ -213,8 +215,8 @@ impl<'a> SnapshotAccess<'a> {
         (version.lsn < newest).then_some(version)
     }
 
-    /// Reads the log record that made a version. A recycled record makes the snapshot too old; it is never damage
-    /// (PROTOCOLS S4).
+    /// Reads the log record that made a version. If the log record is recycled, the snapshot is too old; this is no
+    /// damage (PROTOCOLS S4).
     pub(crate) fn read_log<'b>(&self, lsn: Lsn, buffer: &'b mut Vec<u8>) -> Result<RecordRef<'b>> {
         self.snapshot.log_reads.set(self.snapshot.log_reads.get() + 1);
         match self.access.pages.change.managers.log.read_into(lsn, buffer) {

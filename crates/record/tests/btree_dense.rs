@@ -1,9 +1,9 @@
-//! Leaves that share with their left neighbours before they split.
+//! Tests of leaves that share with their left neighbours before they split.
 //!
-//! The doubts: leaves are no fuller; records are lost or doubled on their way; an abort, a snapshot or a restart does
-//! not find them; merged pages are lost; threads that split and merge side by side block each other for ever. The
-//! cases: random keys beside the same keys in a plain tree, keys in order, aborted transactions, threads of two
-//! processes, restarts from the log alone.
+//! Possible bugs: leaves are not fuller; moved records are lost or exist twice; an abort, a snapshot or a restart does
+//! not find them; merged pages are lost; threads that split and merge concurrently block each other for ever. The
+//! cases: random keys, compared with the same keys in a plain tree; keys in order; aborted transactions; threads of two
+//! processes; restarts from the log only.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -212,7 +212,7 @@ fn threads_whose_pages_share_records_lose_nothing_and_end() {
                 for round in 0..rounds {
                     txn.begin(&world.managers);
                     for _ in 0..10 {
-                        // A key of this thread alone: the last byte is the thread.
+                        // A key that only this thread uses: the last byte is the thread's number.
                         let mut key = random.next().to_be_bytes().to_vec();
                         key[7] = u8::try_from(thread).unwrap();
                         world.access(&txn, database).put(&key, &[key[0]; 90]).unwrap();

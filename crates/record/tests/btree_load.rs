@@ -1,9 +1,10 @@
-//! Loads: an empty tree made of sorted records.
+//! Tests of loads: sorted records fill an empty tree.
 //!
-//! The doubts: a page holds a cell too much or is split at a wrong fence, which only keys of different lengths show; an
-//! interrupted load leaves unreachable pages, or a part of the records; a reader without locks sees half a load. The
-//! cases: every number of records from none to three levels, several fills, keys and values at their limits; loads that
-//! are interrupted, and aborted after their end; restarts from the log alone; snapshots from before and during a load.
+//! Possible bugs: a page has a cell too many or a wrong fence, which only keys of different lengths show; an
+//! interrupted load leaves unreachable pages, or a part of the records; a reader without locks sees a part of a load.
+//! The cases: numbers of records from zero to three levels, several fill percentages, keys and values at their limits;
+//! loads that are interrupted, or aborted after their end; restarts from the log only; snapshots from before and during
+//! a load.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -47,7 +48,7 @@ fn numbered(count: u64, value_bytes: usize) -> Model {
     (0..count).map(|at| (format!("key/{at:09}").into_bytes(), vec![at.to_le_bytes()[0]; value_bytes])).collect()
 }
 
-/// Keys of all lengths, many of which begin alike, and values of up to three pages.
+/// Returns records with keys of all lengths, many of which have the same beginning, and values of up to three pages.
 fn ragged(random: &mut Random, count: u64, limit: usize, page_bytes: usize) -> Model {
     let mut model = Model::new();
     for _ in 0..count {
@@ -80,7 +81,7 @@ fn a_load_of_any_size_makes_a_sound_tree() {
             let mut model = numbered(count, 90);
             load(&world, &txn, &database, &model, fill);
             assert_equal(&world, &txn, &database, &model);
-            // The loaded tree takes changes.
+            // The loaded tree can be changed.
             world.run(&txn, &database, |access| {
                 for at in 0..200_u64 {
                     let key = format!("key/{:09}/between", at * 97 % count.max(1)).into_bytes();
@@ -128,7 +129,7 @@ fn inner_pages_have_two_children_even_with_a_small_fill() {
     for (page_bytes, fill, count) in [(8192, 10, 2), (8192, 10, 3), (8192, 10, 100), (4096, 10, 2), (4096, 49, 77)] {
         let name = format!("little{page_bytes}-{fill}-{count}");
         let database = world.database(&txn, &name, Method::Btree, page_bytes);
-        // Keys of the longest length that differ only at their ends.
+        // Keys of the maximum length that differ only at their ends.
         let begin = vec![b'x'; database.key_bytes_max() - 3];
         let model: Model =
             (0..count).map(|at| ([&begin[..], format!("{at:03}").as_bytes()].concat(), vec![7; 9])).collect();
@@ -178,7 +179,7 @@ fn an_interrupted_load_leaves_only_free_pages() {
         txn.abort(&world.managers).unwrap();
         let verified = world.assert_sound(&txn, &database);
         assert_eq!((verified.records, verified.tree_pages), (0, 1));
-        // The pages of the round before are used again.
+        // The pages of the previous round are used again.
         assert!(round == 0 || verified.free_pages == pages, "{} pages, then {}", pages, verified.free_pages);
         pages = verified.free_pages;
         assert!(pages > 100, "{pages}");

@@ -1,9 +1,9 @@
-//! Several threads on one tree: do all find each other's records, through splits, aborts and deadlocks?
+//! Several threads on one tree: do all threads find all records, despite splits, aborts and deadlocks?
 //!
-//! The doubts: a key is lost between two halves of a page; a record of one thread is undone by another; a scan sees
-//! half a transfer or a phantom; threads wait for each other for ever. The cases: each thread has its own keys in one
-//! tree; money moves between accounts of a small bank, summed by scans; counts of a range must not change within a
-//! transaction.
+//! Possible bugs: a key is lost between two halves of a page; one thread undoes a record of another; a scan sees a part
+//! of a transfer, or a phantom; threads wait for each other for ever. The cases: each thread has its own keys in one
+//! tree; threads transfer money between accounts of a small bank while scans sum all accounts; the count of a range
+//! must not change within a transaction.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -16,7 +16,7 @@ use libtp_record::{Access, BtreeCursor, Database, Error, Granularity, Method};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
 
-/// Whether the error asks for an abort and a retry.
+/// Returns whether the error requires an abort and a retry.
 fn is_deadlock(error: &Error) -> bool {
     matches!(error, Error::Lock(libtp_lock::Error::Deadlock { .. } | libtp_lock::Error::Timeout { .. }))
 }
@@ -68,7 +68,7 @@ fn threads_that_insert_and_delete_side_by_side_find_all_their_records() {
                     let access = world.access(&txn, database);
                     let aborts = random.below(5) == 0;
                     for step in 0..10 {
-                        // Threads take turns in the key order, so they meet on every page.
+                        // Neighbouring keys belong to different threads, so that the threads share every page.
                         let key = ((number + step) * 6 + thread).to_be_bytes();
                         access.put(&key, &key.repeat(4)).unwrap();
                         if step % 3 == 2 {
@@ -237,7 +237,7 @@ fn a_key_that_was_absent_in_a_transaction_stays_absent() {
     writer.begin(&world.managers);
     let impatient = Access::new(&world.managers, &writer, &database, Wait::No);
     assert!(impatient.put(b"b", b"").is_err());
-    // Another key beside it may be put.
+    // A neighbouring key may be put.
     impatient.put(b"a", b"").unwrap();
     writer.commit(&world.managers, Durability::Relaxed).unwrap();
     assert_eq!(world.access(&reader, &database).get(b"b", |_| ()).unwrap(), None);
@@ -269,7 +269,7 @@ fn after_an_aborted_insertion_a_scanned_gap_is_still_locked() {
 #[test]
 fn a_queue_hands_out_each_record_once_and_frees_its_pages() {
     const RECORDS: u64 = 6000;
-    // Consumers that find nothing look again at once. This limit detects consumers that starve a producer.
+    // Consumers that find no record try again at once. This limit detects consumers that starve a producer.
     const STUCK: std::time::Duration = std::time::Duration::from_secs(60);
     let place = Place::new();
     let world = World::new(&place, 64 << 20);

@@ -1,8 +1,9 @@
-//! Compaction: neighbouring leaves that hold little are merged.
+//! Tests of compaction, which merges neighbouring leaves with few records.
 //!
-//! The doubts: a cursor on its way between the two leaves misses keys or meets them twice; an abort does not find its
-//! record, or no room for it; a snapshot loses a version; the freed pages are lost. The cases: thinned trees, compacted
-//! alone, under a transaction that aborts, under a snapshot, under readers and writers; restarts from the log alone.
+//! Possible bugs: a cursor between the two leaves misses keys or returns them twice; an abort does not find its record,
+//! or has no room for it; a snapshot loses a version; the freed pages are lost. The cases: trees from which many
+//! records were deleted, compacted without other sessions, during a transaction that aborts, during a snapshot, and
+//! while other sessions read and write; restarts from the log only.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -88,7 +89,7 @@ fn a_compacted_tree_has_few_pages_also_after_a_restart() {
         assert_eq!((after.ghosts, after.free_pages), (0, merged));
         assert_eq!(after.tree_pages + after.free_pages, before);
         assert_eq!(compact(&world, &txn, &database), 0, "nothing is left to do");
-        // The freed pages are used.
+        // The freed pages are used again.
         let more = filled(&world, &txn, &world.database(&txn, "other", Method::Btree, 4096), 10);
         assert_eq!(more.len(), 10);
         world.run(&txn, &database, |access| {
@@ -132,8 +133,8 @@ fn an_abort_undoes_changes_on_records_that_a_compaction_has_moved() {
     assert_equal(&world, &txn, &database, &model);
 }
 
-/// A transaction with locked leaves gives room up, another session compacts, and other records take the room. Then the
-/// transaction aborts, and all records must be found, also after a restart.
+/// Checks an abort with page locks. A transaction makes room free, another session compacts, and other records use the
+/// room. Then the transaction aborts, and all records must exist, also after a restart.
 fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>), fill: impl Fn(&Access<'_>)) {
     let place = Place::new();
     let model: Model = (0..count).map(|at| (key(at), vec![at.to_le_bytes()[0]; 700])).collect();
@@ -150,7 +151,7 @@ fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>)
         compact(&world, &txn, &database);
         other.abort(&world.managers).unwrap();
         assert_equal(&world, &txn, &database, &model);
-        // A later compaction removes all ghosts: no room is kept for ever.
+        // A later compaction removes all ghosts, so no room is kept for ever.
         compact(&world, &txn, &database);
         assert_eq!(assert_equal(&world, &txn, &database, &model).ghosts, 0);
         world.managers.log.force_all(txn.session()).unwrap();
@@ -167,7 +168,7 @@ fn of_the_first(change: impl Fn(&Access<'_>, &[u8])) -> impl Fn(&Access<'_>) {
 
 #[test]
 fn the_undo_of_a_transaction_with_page_locks_finds_room_for_its_records() {
-    // Keys in order leave full leaves behind.
+    // Keys in order leave full leaves.
     let fill = |access: &Access<'_>| {
         (0..60).for_each(|at| access.put(&[&key(9)[..], &[b'/', at]].concat(), &[9; 100]).unwrap());
     };
@@ -231,7 +232,7 @@ fn readers_and_writers_continue_during_a_compaction() {
                 let txn = world.join();
                 let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 while !is_over.load(Ordering::Relaxed) {
-                    // Waves: stretches of keys come and go.
+                    // Ranges of keys are inserted and deleted again and again.
                     let (first, put) = (random.below(count), random.below(2) == 0);
                     world.run(&txn, database, |access| {
                         for at in (first..first + 40).filter(|at| at % 10 == seed) {

@@ -1,8 +1,9 @@
-//! One thread on the real managers: does a B-tree act as a BTreeMap, through splits, long values, aborts and restarts?
+//! One thread on the real managers: does a B-tree behave as a BTreeMap, despite splits, long values, aborts and
+//! restarts?
 //!
 //! The cases: a first record, in-order and random loads through several levels; every kind of change followed by commit
 //! or abort, compared with a model after each transaction; keys and values at their limits; a restart from the log
-//! alone.
+//! only.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -159,7 +160,8 @@ fn one_change(access: &libtp_record::Access<'_>, model: &mut Model, random: &mut
     }
 }
 
-/// Runs transactions of random changes, some aborted, some interrupted by a restart, against a model.
+/// Runs transactions of random changes, some aborted, some interrupted by a restart, and compares the tree with a
+/// model.
 fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: bool) {
     let place = Place::new();
     let mut world = World::new(&place, 4 << 20);
@@ -274,7 +276,7 @@ fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
     world.run(&txn, &database, |access| {
         (0..20_000).for_each(|number| access.put(&key(number), &[7; 100]).unwrap());
     });
-    // A session stays in the tree: no unlinked page becomes free, so its neighbours must stay.
+    // A session stays in the tree. So no unlinked page becomes free, and its neighbours cannot be unlinked.
     other.session().enter_tree();
     for chunk in 0..19 {
         world.run(&txn, &database, |access| {

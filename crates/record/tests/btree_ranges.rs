@@ -1,7 +1,7 @@
-//! Ranges of keys: walked, counted, deleted, locked, and their pages used again.
+//! Tests of ranges of keys: walks, counts, deletions and locks, and the reuse of their pages.
 //!
-//! The doubts: a bounded cursor stops one key too early or too late, or locks one gap too few, so that a count changes;
-//! or empty pages are never used again, so that a file in which keys come and go grows for ever.
+//! Possible bugs: a bounded cursor stops one key too early or too late, or locks one gap too few, so that a count
+//! changes. Or empty pages are never reused, so that a file in which keys are inserted and deleted grows without end.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -18,7 +18,7 @@ use world::{Place, Random, World};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn key(number: u64) -> Vec<u8> {
-    // Keys of different lengths, some the beginning of others.
+    // Keys of different lengths; some are the beginning of others.
     format!("{:03}{}", number / 3, "x".repeat(usize::try_from(number % 3).unwrap() * 7)).into_bytes()
 }
 
@@ -77,7 +77,7 @@ fn any_range(random: &mut Random) -> KeyRange {
     }
 }
 
-/// Writes all commits to disk: from then on snapshots show them, and deleted records can be removed.
+/// Writes all commits to disk. From then on snapshots show them, and deleted records can be removed.
 fn settle(world: &World, txn: &TxnSession) {
     let log = &world.managers.log;
     log.force(txn.session(), log.tail().minus(8)).unwrap();
@@ -156,7 +156,7 @@ fn assert_walks(
     world.managers.end_snapshot(txn);
 }
 
-/// Whether another transaction may put a key now.
+/// Returns whether another transaction may put a key now.
 fn may_put(world: &World, database: &Database, key: &[u8]) -> bool {
     let other = world.join();
     other.begin(&world.managers);
@@ -201,7 +201,7 @@ fn a_counted_or_deleted_range_is_locked_and_the_keys_beside_it_are_free() {
             for number in (low..high.min(2010)).filter(|number| number % 10 == 4) {
                 assert!(!may_put(&world, &database, &name(number)), "{number} entered {low}..{high}");
             }
-            // The keys at both ends, and the gaps behind them, are not locked.
+            // The keys just outside both ends, and the gaps beyond them, are not locked.
             let above = high.div_ceil(10) * 10;
             for number in [above, above + 1, low.saturating_sub(10) / 10 * 10].into_iter().filter(|it| *it < 1990) {
                 let is_inside = (low..high).contains(&number);
@@ -251,7 +251,7 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
     }
 }
 
-/// Ends a transaction as `libtp` does.
+/// Commits a transaction and clears emptied leaves, as `libtp` does.
 fn commit_and_clear(world: &World, txn: &TxnSession, database: &Database) {
     let emptied = txn.take_for_later();
     txn.commit(&world.managers, Durability::Relaxed).unwrap();

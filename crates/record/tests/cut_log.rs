@@ -1,9 +1,10 @@
-//! The log cut off at a record: does a restart find all commits before the cut, and can work go on?
+//! A log that is truncated at a record: does a restart find all commits before the cut, and does the library still
+//! work?
 //!
-//! The doubt: a change of several actions, a split above all, that ends between two of them. The case: transactions
-//! split leaves and inner pages, write long values, abort and clean up. The log then ends at each record of some kinds
-//! in turn, and at some others. A restart must find every commit before the cut and nothing else, and searches must
-//! find the way over unposted splits.
+//! The critical case is a change of several actions, above all a split, that ends between two of them. In the test,
+//! transactions split leaves and inner pages, write long values, abort and clean up. Then the log is truncated at each
+//! record of some kinds, and at some other records. A restart must find every commit before the cut and nothing else,
+//! and searches must find keys despite unposted splits.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -107,7 +108,7 @@ fn check(story: &Story, at: Lsn) {
         }
         assert!(found == model, "cut at {at}");
     });
-    // Work goes on over the unfinished actions.
+    // Further changes succeed despite the unfinished actions.
     let mut random = Random(at.raw() | 1);
     world.run(&txn, &database, |access| {
         for _ in 0..60 {

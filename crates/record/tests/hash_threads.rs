@@ -1,9 +1,9 @@
-//! One thread and several on one hash file: are all records found while buckets are split?
+//! One or several threads on a hash file: are all records found while buckets are split?
 //!
-//! The doubts: a record is lost between two buckets, or undone in the wrong place; a scan misses a moved record, or
-//! meets it twice; threads wait for each other's latches for ever. The cases: threads insert, delete and abort side by
-//! side in a file that grows from one bucket; scans run beside them, over records that no thread changes; links are
-//! followed while records move.
+//! Possible bugs: a record is lost between two buckets, or undone in the wrong place; a scan misses a moved record, or
+//! returns it twice; threads wait for each other's latches for ever. The cases: threads insert, delete and abort
+//! concurrently in a file that grows from one bucket; at the same time scans read records that no thread changes; links
+//! are followed while records move.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -103,7 +103,7 @@ fn threads_in_a_file_that_grows_find_all_their_records() {
         is_over.store(true, Ordering::Relaxed);
         scanner.join().unwrap()
     });
-    println!("{scans} scans ran beside the threads");
+    println!("{scans} scans ran in parallel with the threads");
     let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, THREADS * KEYS / 10 * 7 + 50);
     assert!(verified.tree_pages > 100, "{verified:?}");

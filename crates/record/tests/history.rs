@@ -1,9 +1,9 @@
-//! The log alone makes the pages: the obligations of a record type, for every type in the table.
+//! The pages can be rebuilt from the log only: tests the obligations of a record type, for every type in the table.
 //!
-//! The doubt: one function changes a page at run time and after a crash, but the log record may lack something that the
-//! function needs. The case: a workload logs records of every type. Then the whole log is applied to pages of zeros,
-//! and each must equal the live page, byte by byte. A second application, under the driver's LSN test, must change
-//! nothing. `describe` must describe each record.
+//! The same function changes a page at run time and after a crash, but the log record may lack something that the
+//! function needs. So a workload logs records of every type. Then the whole log is applied to pages of zeros, and each
+//! result must equal the live page, byte by byte. A second application, with the LSN test of the redo driver, must
+//! change nothing. `describe` must describe each record.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -82,7 +82,7 @@ fn workload(world: &World, txn: &libtp_txn::TxnSession) {
         }
         let access = world.access(txn, &hash);
         for _ in 0..20 {
-            // Few records fit a page, so that pages of a chain become empty.
+            // Few records fit on a page, so that pages of a chain become empty.
             let key = random.below(900).to_be_bytes();
             let bytes = [random.below(200), 800, 900, random.below(9000)][usize::try_from(random.below(4)).unwrap()];
             match random.below(4) {
@@ -132,7 +132,7 @@ fn keys_come_and_go(world: &World, txn: &libtp_txn::TxnSession) {
     world.assert_sound(txn, &tree);
 }
 
-/// Makes, changes and undoes pages with a program's bytes.
+/// Makes and changes pages with contents of a program, and undoes changes.
 fn pages_of_the_programs_own(world: &World, txn: &libtp_txn::TxnSession) {
     let pages = world.database(txn, "pages", Method::Pages, 4096);
     let change = |access: &Access<'_>, number: u32, byte: u8| {

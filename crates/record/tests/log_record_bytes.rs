@@ -1,8 +1,8 @@
 //! The bytes of every log record's body, which never change: `formats/log_records.txt`.
 //!
-//! The doubt: a struct with moved fields still reads its own output, but not an older log. The case: one sample of each
-//! struct, with a different number in every field; the file has the numbers in hexadecimal. New fields go at the end of
-//! a body or into a new type. A line in the file never changes.
+//! A struct with moved fields could still read its own output, but not an older log. So the test compares one sample of
+//! each struct with the file; each field has a different number, in hexadecimal. New fields are added at the end of a
+//! body or in a new type. A line in the file never changes.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 

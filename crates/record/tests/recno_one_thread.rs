@@ -1,4 +1,4 @@
-//! One thread on the real managers: does a recno file act as a BTreeMap of numbers?
+//! One thread on the real managers: does a recno file behave as a BTreeMap of numbers?
 //!
 //! The cases: every kind of change followed by commit, abort or a restart from the log, compared with a model; numbers
 //! far beyond the end; a page that one record fills; impossible lengths and numbers.
@@ -200,7 +200,8 @@ fn after_a_waited_append_and_a_scan_to_the_end_no_record_is_appended_behind() {
             assert_eq!(count(impatient(&world, &waits, &database)), 2, "a phantom");
             waits.commit(&world.managers, Durability::Relaxed).unwrap();
         });
-        // By then the thread waits for the end gap. If it comes later, the test shows nothing.
+        // By then the thread probably waits for the end gap. If it does not wait yet, the test proves nothing, and
+        // passes.
         std::thread::sleep(std::time::Duration::from_millis(200));
         reader.commit(&world.managers, Durability::Relaxed).unwrap();
     });

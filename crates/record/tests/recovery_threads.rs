@@ -1,8 +1,9 @@
-//! Restart on one thread and on several: are the resulting files the same, to the byte?
+//! Restart on one thread and on several threads: are the resulting files identical?
 //!
-//! The doubt: threads repeat history side by side, each on its own pages, and records name pages of several threads.
-//! The case: splits, unlinked pages, long values and records by number, some never committed. Every file must be the
-//! same for any number of threads. With few frames, pages go to the disk half-way, and the records must be the same.
+//! Several threads repeat history concurrently, each on its own pages, and log records name pages of several threads.
+//! The test has splits, unlinked pages, long values and records by number, and some transactions never commit. Every
+//! file must be identical for any number of threads. With few frames, pages are written during the restart, and the
+//! records must be the same.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -59,7 +60,7 @@ fn story() -> Place {
             _ => drop(txn.commit(&world.managers, Durability::Relaxed).unwrap()),
         }
     }
-    // A stretch of keys is deleted, so that pages are emptied and unlinked.
+    // A range of keys is deleted, so that pages are emptied and unlinked.
     for first in (500..2500_u64).step_by(100) {
         world.run(&txn, &bank.names, |access| {
             for number in first..first + 100 {
@@ -67,7 +68,7 @@ fn story() -> Place {
             }
         });
     }
-    // Scans meet the emptied pages.
+    // Scans pass the emptied pages, and unlink them.
     for _ in 0..2 {
         world.run(&txn, &bank.names, |access| {
             let mut cursor = BtreeCursor::new(*access);

@@ -1,7 +1,7 @@
 //! Measures the cost of catching the first store to a page, in two ways that Linux offers: read-only pages (`mprotect`,
-//! a mapping for each piece), and write-protected entries of the page table (`userfaultfd`). The storing thread handles
-//! the fault in a signal handler. With `userfaultfd`, in a further measurement, another thread waits for the fault
-//! instead.
+//! where the kernel splits the mapping at each change of protection), and write-protected entries of the page table
+//! (`userfaultfd`). The storing thread handles the fault in a signal handler. With `userfaultfd`, in a further
+//! measurement, another thread waits for the fault instead.
 //!
 //! Each way does the work of Vista's automatic ranges: the page is copied and made writable, and the store is repeated;
 //! at the end of the transaction its pages are protected again. Prints a column for each number of pages stored to, out
@@ -30,8 +30,7 @@ const UFFDIO_REGISTER: u64 = 0xc020_aa00;
 const UFFDIO_WRITEPROTECT: u64 = 0xc018_aa06;
 const WRITEPROTECT_MODE_WP: u64 = 1;
 
-/// The handler's parameters: where the pages begin, where their copies begin and end, and the descriptor.
-static BASE: AtomicUsize = AtomicUsize::new(0);
+/// The handlers' parameters: the places where the copies begin and end, and the descriptor.
 static LOG: AtomicUsize = AtomicUsize::new(0);
 static TOP: AtomicUsize = AtomicUsize::new(0);
 static UFFD: AtomicI32 = AtomicI32::new(-1);
@@ -124,7 +123,6 @@ impl Way {
     }
 
     fn round(&mut self, round: usize, pages: usize) {
-        BASE.store(self.base, Ordering::Relaxed);
         TOP.store(0, Ordering::Relaxed);
         UFFD.store(self.uffd.unwrap_or(-1), Ordering::Relaxed);
         let place = |nth: usize| self.base + (nth + round) * 7919 % (BYTES / PAGE) * PAGE;
@@ -134,7 +132,7 @@ impl Way {
         }
         (0..pages).for_each(|nth| self.protect(place(nth), PAGE));
         self.figures.push(start.elapsed().as_secs_f64() * 1e6 / pages as f64);
-        assert_eq!(TOP.load(Ordering::Relaxed), pages * PAGE, "{}: each page was told of once", self.name);
+        assert_eq!(TOP.load(Ordering::Relaxed), pages * PAGE, "{}: each page was reported once", self.name);
     }
 }
 
@@ -146,17 +144,20 @@ fn main() {
     for (name, features) in [("userfaultfd, signal", FEATURE_SIGBUS), ("userfaultfd, thread", 0)] {
         let base = mapped(BYTES);
         let all = watch(base, features, 0);
-        println!("{name}: for a process that may all: {}", all.as_ref().map_or_else(String::as_str, |_| "yes"));
+        println!(
+            "{name}: with the right to catch faults of the kernel: {}",
+            all.as_ref().map_or_else(String::as_str, |_| "yes")
+        );
         // If `vm.unprivileged_userfaultfd` is 0, a process without rights gets only the faults of user mode.
         let few = all.or_else(|_| watch(base, features, USER_MODE_ONLY));
-        println!("{name}: stores of programs alone: {}", few.as_ref().map_or_else(String::as_str, |_| "yes"));
+        println!("{name}: only for faults of user mode: {}", few.as_ref().map_or_else(String::as_str, |_| "yes"));
         let Ok(uffd) = few else { continue };
         if features == 0 {
             std::thread::spawn(move || serve(uffd));
         }
         ways.push(Way { name, base, uffd: Some(uffd), figures: Vec::new() });
     }
-    // The kernel does not support this for files on a disk, or for memory that a filesystem maps directly.
+    // The kernel does not write-protect pages by userfaultfd in files on a disk, or in files on a DAX filesystem.
     let directory = std::env::args().nth(1).unwrap_or_else(|| "/var/tmp".into());
     let path = std::ffi::CString::new(directory.clone()).unwrap();
     let on_disk = map(unsafe { libc::open(path.as_ptr(), libc::O_TMPFILE | libc::O_RDWR, 0o600) }, BYTES);

@@ -1,7 +1,7 @@
 //! Measures the main cost of a before-image of a long range: reading bytes that are in no cache of the processor.
 //!
-//! Six operations on a range at a random place of 50 MB in `/dev/shm`, in turns; prints the median of the rounds in
-//! nanoseconds:
+//! Runs six operations in turns, each on a range at a random place in 50 MB of `/dev/shm`, and prints the median of the
+//! rounds in nanoseconds:
 //! * a store by `memcpy`, which for such lengths need not read the old bytes;
 //! * a store of 32 bytes at a time, which reads the old bytes;
 //! * a read;

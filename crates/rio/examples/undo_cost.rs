@@ -1,13 +1,14 @@
 //! Measures the least cost of a transaction on recoverable memory, and the cost of each further word that it reads.
 //!
-//! Eight bytes change at a random place of 50 MB: without a before-image; with one, in the fewest possible stores; and
-//! with one and 3, 6 and 12 reads of a word in the cache. Then five ranges change, as in debit-credit, where stores
-//! must be written back from the cache, in six ways:
+//! Eight bytes change at a random place in 50 MB: without a before-image; with a before-image, in the fewest possible
+//! stores; and with a before-image and 3, 6 or 12 reads of a word in the cache. Then five ranges change, as in
+//! debit-credit, where stores must be written back from the cache, in seven ways:
 //! * bare;
 //! * data written back once at the end;
 //! * the log written back for all ranges together, by `clwb`;
 //! * the log written back for all ranges together, by stores around the cache;
-//! * the sum of the data in the end's line instead of a fence before the end;
+//! * a sum of the data in the cache line of the end, instead of a fence before the end;
+//! * the log and the end by stores around the cache, with the sum of the data;
 //! * the log written back for each range.
 //!
 //! Prints nanoseconds per transaction: the quickest of many rounds. The variants take turns in the rounds.

@@ -5,7 +5,7 @@
 //! and the rights of the directory to which it belongs. An existing region is used only if its owner may write that
 //! directory, and if no further users may write the region. A symbolic link is not followed.
 //!
-//! Rights given by access control lists are not seen.
+//! Access control lists are ignored.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -40,7 +40,7 @@ impl Access {
         Ok(Access { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o777 })
     }
 
-    /// Returns this process's user alone.
+    /// Returns an access for this process's user only.
     pub fn own() -> Access {
         let (owner, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Access { owner, group, mode: 0o700 }
@@ -90,9 +90,9 @@ impl Access {
         // The owner is checked before the file is opened, so that a planted file is refused even if it could be opened.
         let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
         self.check(path, &metadata)?;
-        // The opening does not wait: by now the name may belong to a pipe.
+        // The opening does not wait: now the name may belong to a pipe.
         let file = open_at_once(path, true).map_err(|source| system(path, "opening", source))?;
-        // The check is repeated, because the name may lead to another file since.
+        // The check is repeated, because the name may refer to another file now.
         self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;
         Ok(file)
     }

@@ -8,9 +8,9 @@
 //! Some stacked filesystems map the lower filesystem's file instead of their own. On these the lock ends with the
 //! descriptor. So the library uses anchors only on filesystems known to work ([`Anchor::holds_locks_of`]).
 //!
-//! Invariant: a process unmaps only memory that it mapped itself. In a child, another mapping may lie at the address of
-//! its parent's mapping. The kernel zeroes a word beside the mapping in every child. A child that reads the zero unmaps
-//! only its copy of that word's memory.
+//! Invariant: a process unmaps only memory that it mapped itself. In a child, another mapping may be at the address of
+//! its parent's mapping. In every child the kernel zeroes a word next to the mapping. A child that reads the zero
+//! unmaps only its copy of that word's memory.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -64,7 +64,7 @@ impl Anchor {
         // Relaxed: the store publishes nothing else. The store comes after `mmap`: if `mmap` fails, the second part may
         // already belong to another mapping.
         anchor.mark().store(1, Ordering::Relaxed);
-        // SAFETY: the part just mapped; the advice is about children alone.
+        // SAFETY: the part just mapped; the advice affects only children.
         unsafe { madvise(behind, PART, Advice::LinuxDontFork) }?;
         Ok(anchor)
     }

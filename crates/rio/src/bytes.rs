@@ -18,7 +18,7 @@ use crate::{Bytes, Offset, Region, Shown, Word};
 ///
 /// Implemented by latch guards, by the leader of a log flush for the published, immutable part of the log's tail, by
 /// the owner of a segment, and by a worker for the stripes of its ranges. A hold does not state which area it guards:
-/// the area's owner gives the hold out for that area alone.
+/// the area's owner hands out the hold only for that area.
 ///
 /// # Safety
 /// A value exists only while no thread of any process changes the bytes of the areas for which the value is given out.
@@ -175,7 +175,7 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     copy_long_image(words, image);
 }
 
-/// As [`copy_image`], with a zero in the last of the words, behind the image.
+/// As [`copy_image`], with a zero in the last of the words, after the image.
 #[inline(always)]
 pub(crate) fn copy_image_and_zero(words: &[Word<u64>], image: &[u8]) {
     let [before @ .., last] = words else { return };

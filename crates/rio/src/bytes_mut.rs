@@ -1,6 +1,6 @@
-//! Bytes of a region, to be changed. Each range is saved in the undo log before the caller may store to it. A change
-//! with a log record can do without these before-images: if the process dies, another process makes the whole change
-//! again from the record ([`BytesMut::again`]).
+//! Bytes of a region that the caller may change. Each range is saved in the undo log before the caller may store to it.
+//! A change with a log record can do without these before-images: if the process dies, another process makes the whole
+//! change again from the record ([`BytesMut::again`]).
 
 use std::ops::Range;
 use std::sync::atomic::{compiler_fence, Ordering};
@@ -165,7 +165,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
     /// none of them changes, and must refuse nothing after this call.
     ///
     /// # Panics
-    /// If a store lies out of bounds, or if a whole word lies at a place that is no multiple of eight. Nothing was
+    /// If a store is out of bounds, or if the place of a whole word is no multiple of eight. Nothing was
     /// stored then.
     #[inline(always)]
     pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
@@ -220,7 +220,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
 
     /// Makes the last store of a change: a word at a place that is a multiple of eight, which records that the change
     /// is made. A death leaves either the old word or the new word. If the change has a before-image, the word gets one
-    /// too, so that a roll-back puts both back or neither.
+    /// too, so that a rollback restores both or neither.
     ///
     /// # Panics
     /// If the word is out of bounds.

@@ -1,11 +1,11 @@
 //! Words that check themselves: a read detects nearly every value that a wild store can leave.
 //!
-//! Some bits of the value are always zero, and the word stores a check on the other bits there. The check also depends
-//! on the word's place, so a value copied from another word is nonsense here. Value and check are one word, so a death
-//! between two stores cannot make them disagree.
+//! Some bits of the value are always zero. The word stores a check value of the other bits in them. The check also
+//! depends on the word's address, so a value copied from another word is invalid here. Value and check are in one word,
+//! so a death between two stores cannot make them disagree.
 //!
-//! A read of nonsense panics. The library treats the panic as the death of the session. The repair of that session
-//! then reads the same word and declares the region broken.
+//! A read of an invalid word ("nonsense") panics. The library treats the panic as the death of the session. The repair
+//! of that session then reads the same word and declares the region broken.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -3,8 +3,8 @@
 //!
 //! Paper: a departure; Rio's memory survives. Here a crash of the machine may tear a region on ordinary storage.
 //!
-//! The copy has blocks of its own wherever the region has blocks, even where nothing was stored yet, so that a later
-//! store on a full disk raises no signal. For the same reason the copy shares no blocks with the region, on filesystems
+//! The copy has its own blocks wherever the region has blocks, even where nothing was stored yet, so that a later store
+//! on a full disk raises no signal. For the same reason the copy shares no blocks with the region, on filesystems
 //! where files can share blocks: the next store to either file would need a new block.
 //!
 //! If we die here: a file under a temporary name is left. The next thread with the same number removes it. `path` leads
@@ -70,7 +70,7 @@ impl Keeping {
         })
     }
 
-    /// Copies the checkpoint to `path`, if no region is there. Returns false if a region is there by now.
+    /// Copies the checkpoint to `path`, if no region is there. Returns false if a region is there now.
     ///
     /// # Errors
     /// `Unusable` if the file is no checkpoint or has another layout; `Full` and `System` if the disk refuses.
@@ -133,7 +133,7 @@ impl Copy<'_> {
     /// Makes the copy under a temporary name. `name` then replaces that name by the right one.
     fn name(&self, path: &Path, name: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         let passing = passing_name(path);
-        // A thread with this thread's number has died here.
+        // A thread with the same number may have died and left this file.
         let _ = std::fs::remove_file(&passing);
         let made = self.make(&passing, path);
         let named = made.and_then(|()| name(&passing).map_err(|source| system(path, "naming", source)));

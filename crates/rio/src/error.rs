@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A region could not be made, opened or grown.
+/// The reason why a region could not be made, opened or grown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -41,7 +41,7 @@ pub enum Error {
         /// The check that failed, and its result.
         what: String,
     },
-    /// This region is marked broken and must be made anew.
+    /// This region is marked broken and must be rebuilt.
     #[error("the shared memory {path} is damaged, and is made anew from the log; answered commits are kept. Run the transaction again")]
     Broken {
         /// The region's file.
@@ -79,7 +79,7 @@ pub enum Error {
         /// The process that has the region; its handle is unchanged.
         process: u32,
     },
-    /// The region was in use when the machine went down, and the memory behind it does not survive that.
+    /// The region was in use when the machine stopped, and its memory does not survive this.
     #[error("{path} was in use when the machine went down, and its filesystem keeps changes only when they are synced, so the file may have old and new parts. It was not opened, and nothing was changed; restore it from a checkpoint")]
     Torn {
         /// The file.

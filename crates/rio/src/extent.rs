@@ -1,4 +1,4 @@
-//! Where the managers' structures lie in a region: for tests that damage them.
+//! The places of the managers' structures in a region: for tests that damage them.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns where one structure lies.
+    /// Returns the place of one structure.
     pub fn of<T: Shared>(name: &'static str, thing: &Held<T>) -> Extent {
         let start = thing.region().offset_of(&**thing).raw();
         Extent { name, range: start..start + size_of::<T>() as u64 }
     }
 
-    /// Returns where a slab's header and its slots lie, chunk by chunk.
+    /// Returns the places of a slab's header and of its slots, chunk by chunk.
     pub fn of_slab<T: Shared>(header: &'static str, slots: &'static str, slab: &Slab<T>) -> Vec<Extent> {
         let names = std::iter::once(header).chain(std::iter::repeat(slots));
         names.zip(slab.extents()).map(|(name, range)| Extent { name, range }).collect()

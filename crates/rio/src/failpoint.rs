@@ -2,12 +2,12 @@
 //!
 //! Compiled in only with the feature `failpoints`, which only the test suites switch on; without it every call is empty
 //! and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does, at
-//! its third visit to that place; a program can also `arm` itself later. With `!stop` at the end the process stops
-//! there, as `kill -STOP` does, until it gets `SIGCONT`; with `!panic` the thread panics. With `!sleep=FILE` the thread
-//! makes `FILE.asleep` and sleeps until `FILE` exists (at most two minutes), which can outlast every timeout of the
-//! library; with `!sleep-panic=FILE` it sleeps the same way, and then panics. `LIBTP_FAILPOINT_HITS=FILE` appends the
-//! name of each place to that file at the first visit. It also appends, with the time in nanoseconds, the place where
-//! the process died, stopped or panicked.
+//! its third visit to that place; a program can also call `arm` later. With `!stop` at the end, the process stops
+//! there, as `kill -STOP` does, until it gets `SIGCONT`. With `!panic`, the thread panics. With `!sleep=FILE` the
+//! thread makes `FILE.asleep` and sleeps until `FILE` exists (at most two minutes), which can outlast every timeout of
+//! the library; with `!sleep-panic=FILE` it sleeps the same way, and then panics. `LIBTP_FAILPOINT_HITS=FILE` appends
+//! the name of each place to that file at the first visit. It also appends, with the time in nanoseconds, the place
+//! where the process died, stopped or panicked.
 //!
 //! `cargo xtask failpoints` lists the places.
 
@@ -21,15 +21,15 @@ mod chosen {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{OnceLock, PoisonError, RwLock};
 
-    /// The chosen place, the number of visits left until the deed, and the deed.
+    /// The chosen place, the number of visits left until the action, and the action.
     struct Plan {
         name: String,
         passes: AtomicU64,
-        deed: Deed,
+        action: Action,
     }
 
     #[derive(Clone, PartialEq, Eq)]
-    enum Deed {
+    enum Action {
         Die,
         Stop,
         Panic,
@@ -39,9 +39,9 @@ mod chosen {
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
     static HITS: OnceLock<Option<PathBuf>> = OnceLock::new();
-    /// True once the environment has been read, if then no place is chosen and visits are not reported.
+    /// True once the environment variables have been read, if no place is chosen and visits are not reported.
     static IDLE: AtomicBool = AtomicBool::new(false);
-    /// Number of threads with a plan of their own.
+    /// The number of threads that have a plan in `OWN_PLAN`.
     static PLANS_OF_THREADS: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
@@ -73,20 +73,22 @@ mod chosen {
         PLAN.get_or_init(|| RwLock::new(std::env::var("LIBTP_FAILPOINT").ok().as_deref().and_then(parse)))
     }
 
-    /// Parses `NAME@N!DEED`: the place, the N-th visit (without `@N`, the first), and the deed (without `!DEED`,
+    /// Parses `NAME@N!ACTION`: the place, the N-th visit (without `@N`, the first), and the action (without `!ACTION`,
     /// death).
     fn parse(text: &str) -> Option<Plan> {
-        let (text, deed) = match text.split_once('!') {
-            Some((text, deed)) if deed.starts_with("sleep-panic=") => {
-                (text, Deed::SleepThenPanic(deed["sleep-panic=".len()..].into()))
+        let (text, action) = match text.split_once('!') {
+            Some((text, action)) if action.starts_with("sleep-panic=") => {
+                (text, Action::SleepThenPanic(action["sleep-panic=".len()..].into()))
             }
-            Some((text, "stop")) => (text, Deed::Stop),
-            Some((text, "panic")) => (text, Deed::Panic),
-            Some((text, deed)) if deed.starts_with("sleep=") => (text, Deed::Sleep(deed["sleep=".len()..].into())),
-            _ => (text, Deed::Die),
+            Some((text, "stop")) => (text, Action::Stop),
+            Some((text, "panic")) => (text, Action::Panic),
+            Some((text, action)) if action.starts_with("sleep=") => {
+                (text, Action::Sleep(action["sleep=".len()..].into()))
+            }
+            _ => (text, Action::Die),
         };
         let (name, hit) = text.rsplit_once('@').map_or((text, 1), |(name, hit)| (name, hit.parse().unwrap_or(1)));
-        (!name.is_empty()).then(|| Plan { name: name.to_string(), passes: AtomicU64::new(hit), deed })
+        (!name.is_empty()).then(|| Plan { name: name.to_string(), passes: AtomicU64::new(hit), action })
     }
 
     /// Chooses the place at which this process dies, as in `LIBTP_FAILPOINT`. An empty text chooses no place.
@@ -98,7 +100,7 @@ mod chosen {
         IDLE.store(false, Ordering::Relaxed);
     }
 
-    /// As [`arm`], for the calls that `work` makes: other threads pass the place unharmed.
+    /// As [`arm`], but only for the calls that `work` makes on this thread.
     pub fn armed_here<T>(text: &str, work: impl FnOnce() -> T) -> T {
         OWN_PLAN.set(parse(text));
         // Relaxed: this thread alone relies on it, and sees its own store.
@@ -109,7 +111,8 @@ mod chosen {
         done
     }
 
-    /// Marks a place between two valid states of shared memory. If this place is chosen, the chosen deed happens here.
+    /// Marks a place between two valid states of shared memory. If this place is chosen, the chosen action happens
+    /// here.
     #[inline]
     pub fn failpoint(name: &'static str) {
         // Relaxed: as in `arm`.
@@ -122,15 +125,15 @@ mod chosen {
         let reports = report(name);
         // The access fails only while the thread ends.
         let own = OWN_PLAN.try_with(|plan| plan.borrow().as_ref().and_then(|plan| plan.due(name))).ok().flatten();
-        if let Some(deed) = own {
-            act(deed, name);
+        if let Some(action) = own {
+            act(action, name);
         }
-        if let Some(deed) = due(name, reports) {
-            act(deed, name);
+        if let Some(action) = due(name, reports) {
+            act(action, name);
         }
     }
 
-    fn due(name: &str, reports: bool) -> Option<Deed> {
+    fn due(name: &str, reports: bool) -> Option<Action> {
         let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
         if plan.is_none() && !reports {
             // Stored under the lock that `arm` takes, so that a later choice is not lost.
@@ -140,11 +143,11 @@ mod chosen {
     }
 
     impl Plan {
-        /// Returns the deed, if it is due at this place now.
-        fn due(&self, name: &str) -> Option<Deed> {
-            // Relaxed: the number is only a count. Several threads may come here at once; the count reaches one for one
-            // of them.
-            (self.name == name && self.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| self.deed.clone())
+        /// Returns the action, if it is due at this place now.
+        fn due(&self, name: &str) -> Option<Action> {
+            // Relaxed: the number is only a count. Several threads may come here at once; exactly one of
+            // them finds the count one.
+            (self.name == name && self.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| self.action.clone())
         }
     }
 
@@ -171,24 +174,24 @@ mod chosen {
         }
     }
 
-    fn act(deed: Deed, name: &str) {
+    fn act(action: Action, name: &str) {
         use rustix::process::{getpid, kill_process, Signal};
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-        // The kill cannot fail. If it failed all the same, the process would still not go on.
-        match deed {
-            Deed::Die => {
+        // The kill cannot fail. If it failed anyway, `abort` ends the process.
+        match action {
+            Action::Die => {
                 append(&format!("died {now} {name}\n"));
                 let _ = kill_process(getpid(), Signal::KILL);
                 std::process::abort()
             }
-            Deed::Stop => {
+            Action::Stop => {
                 append(&format!("stopped {now} {name}\n"));
                 let _ = kill_process(getpid(), Signal::STOP);
                 // The signal may reach another thread first, and on a busy machine it may come late. This thread must
-                // not go on before it comes.
+                // not continue before the signal comes.
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
-            Deed::Sleep(until) => {
+            Action::Sleep(until) => {
                 append(&format!("slept {now} {name}\n"));
                 let _ = std::fs::write(until.with_extension("asleep"), b"");
                 let begun = std::time::Instant::now();
@@ -196,11 +199,11 @@ mod chosen {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
             }
-            Deed::SleepThenPanic(until) => {
-                act(Deed::Sleep(until), name);
-                act(Deed::Panic, name);
+            Action::SleepThenPanic(until) => {
+                act(Action::Sleep(until), name);
+                act(Action::Panic, name);
             }
-            Deed::Panic => {
+            Action::Panic => {
                 append(&format!("panicked {now} {name}\n"));
                 panic!("at the failpoint {name:?}")
             }

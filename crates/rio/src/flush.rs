@@ -1,6 +1,6 @@
 //! Writes cache lines back to memory that outlives the processor's cache.
 //!
-//! Paper: a departure from Rio, whose memory and cache went through a crash together. If memory keeps its contents over
+//! Paper: a departure from Rio, whose memory and cache both survive a crash. If memory keeps its contents over
 //! a reset or the loss of power, a crash still loses the lines that are only in the cache. So the undo log is written
 //! back before the stores that it covers, and the stores are written back before the log is emptied. The instruction is
 //! chosen at run time.

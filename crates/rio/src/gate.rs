@@ -1,11 +1,11 @@
 //! A gate: one word that lets a transaction take the quick path (`undo/quick.rs`). It has the number of bytes that the
 //! transaction may declare without a further check, and is zero while it is shut.
 //!
-//! Paper: a departure; Vista has no children of a fork, no guard and no log that is too short. A range asks for all of
-//! them here with the one load that it needs for its bounds.
+//! Paper: a departure; Vista has no children of a fork, no guard and no log that is too short. The declaration
+//! of a range checks all three by the one load of the gate that it needs for its bounds.
 //!
-//! The word lies in a page that the kernel wipes in a child, so a child finds the gate of an inherited handle shut. It
-//! opens the gate never again, because [`Gate::open`] is called only where the handle's fork mark is certain.
+//! The word is in a page that the kernel wipes in a child, so a child finds the gate of an inherited handle shut. The
+//! child never opens the gate again, because [`Gate::open`] is called only where the handle's fork mark is certain.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,8 @@ impl Gate {
         self.0.get()
     }
 
-    /// Opens the gate for the first `bytes` bytes. The gate stays shut if 512 other handles of this process have one.
+    /// Opens the gate for the first `bytes` bytes. The gate stays shut if 512 other handles of this process have a
+    /// word.
     #[inline]
     pub(crate) fn open(&self, bytes: u64) {
         if std::ptr::eq(self.word(), &SHUT) {
@@ -49,7 +50,7 @@ impl Gate {
     /// Shuts the gate.
     #[inline]
     pub(crate) fn close(&self) {
-        // The word of all shut gates is not written: its line of the cache stays with all processors.
+        // `SHUT` is never written, so its cache line stays in the caches of all processors.
         if !std::ptr::eq(self.word(), &SHUT) {
             self.word().store(0, Ordering::Relaxed);
         }
@@ -90,11 +91,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_handle_has_a_word_of_its_own_and_gives_it_back() {
+    fn each_handle_has_its_own_word_and_releases_it() {
         let gates: Vec<Gate> = (0..WORDS + 10).map(|_| Gate::shut()).collect();
         gates.iter().for_each(|gate| gate.open(7));
         let open = gates.iter().filter(|gate| gate.word().load(Ordering::Relaxed) == 7).count();
-        assert!((WORDS - 20..=WORDS).contains(&open), "{open} gates are open, beside those of other tests");
+        assert!((WORDS - 20..=WORDS).contains(&open), "{open} gates are open, without those of other tests");
         assert_eq!(SHUT.load(Ordering::Relaxed), 0);
         gates[1].close();
         assert_eq!(gates[0].word().load(Ordering::Relaxed), 7);

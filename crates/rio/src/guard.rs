@@ -9,8 +9,8 @@
 //! The callback works on the stack of the thread that stores. The alternate signal stack exists for the overflow of a
 //! thread's stack and is small. Rust gives its threads 8 KiB, of which the kernel fills up to half with registers; the
 //! rest is too little for a handler built without optimisation. So the handler runs on the alternate stack only while
-//! no watch has a callback. While a watch has one, a stack overflow ends the process without the message of its own
-//! handler; every other fault is passed on as usual.
+//! no watch has a callback. While a watch has a callback, a stack overflow ends the process without the message of its
+//! own handler; every other fault is passed on as usual.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ const SLOTS: usize = 64;
 /// The number of bytes of a name that are printed.
 const NAME_BYTES: usize = 240;
 
-/// A watched range: its first address (zero in a free slot), the address behind its last one, and the callback with its
+/// A watched range: its first address (zero in a free slot), the address after its last one, and the callback with its
 /// argument. A slot without a callback has the name of the memory in the range.
 struct Slot {
     from: AtomicUsize,
@@ -58,7 +58,7 @@ pub type OnFault = unsafe fn(argument: *mut (), address: usize);
 #[derive(Debug)]
 pub struct Watch {
     slot: &'static Slot,
-    /// Whether the range has a callback, and is counted in `TOLD`.
+    /// Whether the range has a callback, and is counted in `CALLBACKS`.
     is_called: bool,
 }
 
@@ -103,7 +103,7 @@ impl Watch {
         let free =
             |slot: &&Slot| slot.from.compare_exchange(0, range.start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = ACTIVE.iter().find(free).ok_or(std::io::ErrorKind::QuotaExceeded)?;
-        // From here on, dropping the watch gives the slot back.
+        // From here on, dropping the watch frees the slot.
         let mut watch = Watch { slot, is_called: false };
         fill(slot);
         catch_faults(|callback| callback + usize::from(is_called))?;
@@ -132,11 +132,11 @@ impl std::fmt::Debug for Slot {
 }
 
 /// The number of ranges with a callback; `None` while the signal is not caught.
-static TOLD: Mutex<Option<usize>> = Mutex::new(None);
+static CALLBACKS: Mutex<Option<usize>> = Mutex::new(None);
 
 /// Catches the signal, if it is not caught yet, and chooses the handler's stack by the number of callbacks.
 fn catch_faults(changed: impl FnOnce(usize) -> usize) -> std::io::Result<()> {
-    let mut callback = TOLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut callback = CALLBACKS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let now = changed(callback.unwrap_or(0));
     let is_as_before = callback.is_some_and(|before| (before == 0) == (now == 0));
     if !is_as_before {
@@ -196,7 +196,7 @@ extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *cons
     slot.busy.store(false, Ordering::Release);
 }
 
-/// Gives the fault to the signal's previous handler.
+/// Calls the signal's previous handler for the fault.
 fn pass_on(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_void) {
     let Some(before) = BEFORE.get() else { return };
     if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {

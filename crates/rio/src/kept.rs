@@ -1,10 +1,11 @@
-//! A kept region: from one run to the next its data exist nowhere else, and only one process at a time has it.
+//! A kept region: between two runs its data exist nowhere else, and only one process at a time uses it.
 //!
-//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept region cannot be
-//! made again. It may be a copy, or may be of an earlier start of the machine. If it was in use when the machine went
-//! down, it is opened only if its memory survives that. The region's file gets its name only when the file is complete.
-//! The file's blocks and directory entry are on the disk before anything is stored in the region. Otherwise blocks and
-//! entry would lie in ordinary memory for a while, and a crash that the stores survive would lose them.
+//! An environment's region can be rebuilt from the log, so a doubtful region is thrown away. A kept region cannot be
+//! rebuilt. It is accepted even if it is a copy of another file, or was made before the machine was restarted. If it
+//! was in use when the machine stopped, it is opened only if its memory survives this. The region's file gets its
+//! name only when the file is complete. The file's blocks and directory entry are on the disk before anything is stored
+//! in the region. Otherwise blocks and entry would be only in ordinary memory for a while, and a crash that the
+//! stores survive would lose them.
 //!
 //! If we die here: a file under a temporary name is left. The next thread with the same number removes it.
 
@@ -34,10 +35,10 @@ pub use nameless::Nameless;
 
 /// The longest wait for a child that inherited its parent's lock and is about to become another program. Such a child
 /// exists if another thread made it while the parent opened the region.
-const SOON: Duration = Duration::from_millis(100);
-const MOMENT: Duration = Duration::from_millis(1);
+const EXEC_TIMEOUT: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// A region that only this process has, unless all its users share it.
+/// A region that only this handle has open, unless all its users share it ([`Keeping::is_shared`]).
 pub struct Kept {
     region: Region,
     lock: Lock,
@@ -49,7 +50,8 @@ pub struct Kept {
     mark: ForkMark,
     /// Whether the header states that the region is in use; while it does not, nothing in the region was changed.
     has_begun: bool,
-    /// Whether a sync failed at the close: the content of the disk is unknown, and the next sync would not report that.
+    /// Whether the region must not be marked as left in good order: it has a fault, or a sync failed at the close. The
+    /// content of the disk is then unknown, and the next sync would not report that.
     could_not_leave: AtomicBool,
     /// Whether other handles may have the region too.
     is_shared: bool,
@@ -60,8 +62,8 @@ pub struct Kept {
 enum Lock {
     /// This process has the lock, and no child has it.
     Alone { _anchor: Anchor },
-    /// A child has the lock too, until it closes the descriptor. For a shared region, or on a filesystem without a
-    /// better way.
+    /// A child has the lock too, until it closes the descriptor. Used for a shared region, or where an [`Anchor`] is
+    /// not possible.
     Open(File),
 }
 
@@ -83,8 +85,8 @@ impl Lock {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let (true, Lock::Open(file)) = (self.is_ours(), &self.lock) {
-            // A close alone is not enough: a child of a fork would delay the unlock. If the call fails, the close still
-            // unlocks the file, except in that rare case.
+            // A close is not enough: a child of a fork with the same descriptor would delay the unlock. If this call
+            // fails, the close still unlocks the file, unless there is such a child.
             let _ = flock(file, FlockOperation::Unlock);
         }
     }
@@ -111,7 +113,7 @@ impl Keeping {
     /// may be stored in the region before [`Kept::begin`].
     ///
     /// # Errors
-    /// `InUse` if another handle has the region. `Torn` if the region was in use when the machine went down and its
+    /// `InUse` if another handle has the region. `Torn` if the region was in use when the machine stopped and its
     /// memory does not survive that. Further the errors of [`Region::create`] and [`Region::attach`], and the errors of
     /// `build`.
     pub fn open<E: From<Error>>(
@@ -160,7 +162,8 @@ impl Keeping {
         Region::map(file, path, said.unwrap_or(self.reserve))
     }
 
-    /// Sets up the steps that keep the region as safe as its memory. Returns what the memory survives.
+    /// Chooses how stores are written back and whether blocks are filled, so that the region survives as much as its
+    /// memory. Returns what the memory survives.
     fn prepare(&self, region: &Region) -> Survives {
         let (survives, how) = Survives::decide(region.file(), self.declared, self.write_back);
         region.set_write_back(how);
@@ -176,7 +179,7 @@ impl Keeping {
         build: impl FnOnce(&Region) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let passing = passing_name(path);
-        // A thread with this thread's number has died here.
+        // A thread with the same number may have died and left this file.
         let _ = std::fs::remove_file(&passing);
         let identity = Identity { layout: self.layout, ..Identity::default() };
         let access = access_beside(path)?;
@@ -210,7 +213,7 @@ impl Keeping {
 }
 
 impl Kept {
-    /// Makes the handle of a region without a seal. This process alone has the region.
+    /// Makes the handle of a region without a seal. Only this process has the region.
     fn new(region: Region, lock: Lock, survives: Survives) -> Kept {
         Kept {
             region,
@@ -264,7 +267,7 @@ impl Kept {
         let header = self.region.header();
         header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
         // Checked before the sizes: a torn region may be longer or shorter than its header states, and is to be
-        // restored from its checkpoint all the same.
+        // restored from its checkpoint anyway.
         if !header.is_of_this_boot() && header.clean.get() == 0 && self.survives < Survives::System {
             return Err(Error::Torn { path: self.region.path().to_path_buf() });
         }
@@ -367,10 +370,15 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Locks the file for this handle alone. If a child that is about to become another program holds the lock, waits for
-/// it a moment.
+/// Takes the exclusive lock on the file. If a child that is about to become another program holds the lock, waits a
+/// moment for the child.
 fn lock_alone(path: &Path, access: &Access) -> Result<Option<File>> {
-    patiently(SOON, MOMENT, |refused| matches!(refused, Error::InUse { .. }), || lock(path, access, Exclusive))
+    patiently(
+        EXEC_TIMEOUT,
+        RETRY_PAUSE,
+        |refused| matches!(refused, Error::InUse { .. }),
+        || lock(path, access, Exclusive),
+    )
 }
 
 fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File>> {
@@ -407,7 +415,7 @@ mod tests {
         assert!(matches!(lock_alone(&path, &access), Err(Error::InUse { .. })));
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                std::thread::sleep(SOON / 5);
+                std::thread::sleep(EXEC_TIMEOUT / 5);
                 drop(other);
             });
             assert!(

@@ -1,7 +1,7 @@
 //! rio: memory that outlives a program's death, and its undo log.
 //!
 //! A [`Region`] is a file mapped by every process that opens it. A region contains no pointers: an [`Offset`] names a
-//! value, control words are [`Word`]s, and every change of more than one word is a [`Section`], whose before-images lie
+//! value, and control words are [`Word`]s. Every change of more than one word is a [`Section`], whose before-images are
 //! in an [`Undo`] log in the same memory. So a survivor can roll back the change of a process that was killed between
 //! two instructions. This is Vista's idea (Rio Vista, section 4), applied to LIBTP's shared structures.
 //!

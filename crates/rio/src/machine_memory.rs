@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_own_group_or_of_one_above_holds() {
+    fn a_limit_of_the_own_group_or_of_a_group_above_holds() {
         let own = ("proc/self/cgroup", "0::/system.slice/shop.service\n");
         let mounts = ("proc/self/mountinfo", V2);
         let max = |path, text| [own, mounts, (path, text)];
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn so_it_is_in_the_first_version() {
+    fn limits_of_version_1_groups_hold_too() {
         let own = ("proc/self/cgroup", "9:cpu,cpuacct:/elsewhere\n4:memory:/user/1000\n0::/\n");
         let mounts = ("proc/self/mountinfo", V1);
         let limit = |path, text| [own, mounts, (path, text)];

@@ -1,4 +1,4 @@
-//! A file mapped into memory. Only this module takes and gives back address space.
+//! A file mapped into memory.
 //!
 //! The mapping is made once, at the greatest length that the region may reach. The file grows under the mapping by
 //! `fallocate`, so a full filesystem is an error of a call and never a SIGBUS.
@@ -24,13 +24,13 @@ pub(crate) enum Protection {
     None,
     /// Reading: a store faults.
     Read,
-    /// Everything.
+    /// Reading and storing.
     Write,
 }
 
 /// One shared mapping of a file, `bytes` long. If the file allows `MAP_SYNC`, the blocks under a page are on the disk
-/// before the first store to the page is done. Before and behind the mapping lie guard pages, whose addresses fault. A
-/// mapping that was cut has no guard page behind it.
+/// before the first store to the page is done. Guard pages before and after the mapping fault at any access.
+/// A mapping that was cut has no guard page after it.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -53,7 +53,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the first `bytes` of `file` shared and writable, at an address that the kernel chooses. The file may be
-    /// shorter: the bytes behind its end may be accessed only after the file has grown.
+    /// shorter: the bytes after its end may be accessed only after the file has grown.
     ///
     /// # Errors
     /// The error of `mmap`.
@@ -84,8 +84,8 @@ impl Mapping {
         Mapping::inside(file, (range, wanted), PAGE_BYTES_MAX, bytes)
     }
 
-    /// Checks that the file can be mapped so that stores are as safe as its metadata (DAX). The error states the reason
-    /// why it cannot.
+    /// Checks that the file can be mapped synchronously (DAX): the blocks under a page are on the disk before a store
+    /// to the page is done. The error states the reason why the file cannot.
     pub(crate) fn is_synchronous(file: &File) -> std::io::Result<()> {
         let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no code touches the new one.
@@ -95,14 +95,14 @@ impl Mapping {
         Ok(())
     }
 
-    /// Writes the stores to the disk behind the file, if there is one.
+    /// Writes the stores to the disk of the file, if the file is on a disk.
     pub(crate) fn sync(&self, bytes: usize) -> std::io::Result<()> {
         // SAFETY: a part of this mapping; it changes nothing that a program can see.
         unsafe { msync(self.base.as_ptr().cast(), bytes.min(self.bytes()), MsyncFlags::SYNC) }?;
         Ok(())
     }
 
-    /// Maps the file into a reserved range. The file's first byte lies `front` bytes behind the range's beginning.
+    /// Maps the file into a reserved range. The file's first byte is `front` bytes after the range's beginning.
     fn inside(file: &File, range: (*mut u8, usize), front: usize, bytes: usize) -> std::io::Result<Mapping> {
         let base = range.0.wrapping_add(front);
         // The kind of mapping is tried beforehand, because a failed MAP_FIXED may already have made a hole in the
@@ -225,7 +225,7 @@ impl Mapping {
     /// Returns the length of the mapping in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
-        // Relaxed: only `cut` makes the mapping smaller, and it cuts only behind the bytes that may be accessed.
+        // Relaxed: only `cut` makes the mapping smaller, and it keeps all bytes that may be accessed.
         self.bytes.load(Ordering::Relaxed)
     }
 
@@ -249,7 +249,7 @@ impl Mapping {
         bytes
     }
 
-    /// Takes away the rights to all bytes that may not be accessed yet. A store behind the file's end then faults.
+    /// Takes away the rights to all bytes that may not be accessed yet. A store after the file's end then faults.
     /// valgrind, which reads all readable memory at a program's end, then leaves these bytes out.
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back the address space behind the bytes that may be accessed. The caller accesses nothing behind them.
+    /// Unmaps the address space after the bytes that may be accessed. The caller accesses nothing after them.
     ///
     /// # Errors
     /// The error of `munmap`. Nothing has changed then.

@@ -1,4 +1,4 @@
-//! The name of a region's file: its directory, the temporary name beside it, and the step that makes the name safe.
+//! The name of a region's file: its directory, its temporary name, and the step that makes the name durable.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns a temporary name beside `path`, for a file that is renamed to `path` when it is complete.
+/// Returns a temporary name in the directory of `path`, for a file that is renamed to `path` when it is complete.
 pub(crate) fn passing_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     // The thread's number is unique, so two threads of one process do not collide.

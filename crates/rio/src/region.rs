@@ -1,7 +1,7 @@
 //! A region: a file that every process maps, with a header that states its owner.
 //!
 //! Each process maps the file once, at the greatest length that the file may reach; the file grows by `fallocate`. Its
-//! first 4096 bytes are the [`RegionHeader`]. The region hands out the memory behind the header and never takes it
+//! first 4096 bytes are the [`RegionHeader`]. The region hands out the memory after the header and never takes it
 //! back; the managers reuse their own memory.
 //!
 //! If we die here: in `create`, `ready` is still zero, and the next process that opens the file discards it. In
@@ -50,8 +50,8 @@ pub(crate) const BYTES_MAX: u64 = 1 << 40;
 pub struct Region(Arc<Inner>);
 
 struct Inner {
-    /// The mapping also remembers the file's size as this process last read it. So not every dereference must read the
-    /// shared header.
+    /// The mapping also remembers the file's size as this process last read it, so that most dereferences need not read
+    /// the shared header.
     mapping: Mapping,
     file: File,
     path: PathBuf,
@@ -59,7 +59,7 @@ struct Inner {
     asked: u64,
     /// The work that keeps the file's size and structure whole through a system crash that the stores survive.
     safe: Safe,
-    /// The owner, once it was given at the creation or checked.
+    /// The owner: set when the region is created, or when its owner is checked.
     identity: OnceLock<Identity>,
 }
 
@@ -123,7 +123,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_broken`], for the region of any environment. For a look at a region before it is given up.
+    /// As [`Region::attach_broken`], for the region of any environment. Inspects a region before it is abandoned.
     ///
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
@@ -139,7 +139,7 @@ impl Region {
             if use_lock::lock_shared(&file).map_err(|source| system(path, "stat", source))? {
                 return Region::map(file, path, reserve);
             }
-            // The file was removed before this process had its lock. The name may lead to another file by now.
+            // The file was removed before this process had its lock. The name may lead to another file now.
         }
     }
 
@@ -280,8 +280,8 @@ impl Region {
         self.check_reserve(size)
     }
 
-    /// Checks that this process has mapped as much as the other processes. If it had less, it would take valid places
-    /// beyond its mapping for nonsense.
+    /// Checks that this process has mapped as much as the other processes. Otherwise it would refuse valid places
+    /// beyond its mapping.
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
@@ -294,20 +294,20 @@ impl Region {
         Ok(())
     }
 
-    /// Marks the region broken, for good: it must be made anew. From now on no process can attach, and every attached
+    /// Marks the region broken, permanently: it must be rebuilt. From now on no process can attach, and every attached
     /// process leaves when it next reads the mark.
     pub fn mark_broken(&self) {
         self.header().panic.publish(1);
     }
 
-    /// Gives back the address space that the region has not grown into. Called for a region that is given up, because
-    /// under a limit its successor needs the address space. If the region grows all the same, this mapping does not
-    /// show the new part.
+    /// Unmaps the address space that the region has not grown into. Called for a region that is abandoned, because
+    /// under a limit (`RLIMIT_AS`) the next region needs the address space. If the region grows anyway, this
+    /// mapping does not show the new part.
     pub fn give_up_growth(&self) {
-        // All of the file stays visible, also the parts not yet read: the log in it is still wanted.
+        // All of the file stays accessible, also the parts not yet read: the log in it is still needed.
         if let Ok(metadata) = self.0.file.metadata() {
             self.0.mapping.allow(usize::try_from(metadata.len()).unwrap_or(usize::MAX));
-            // If the kernel refuses, the successor has less address space and reports the lack.
+            // If the kernel refuses, the next region has less address space and reports the lack.
             let _ = self.0.mapping.cut();
         }
     }
@@ -354,7 +354,7 @@ impl Region {
         self.place(0, usize::try_from(end).unwrap_or(usize::MAX), 1).is_some()
     }
 
-    /// Returns the bytes of the file that have blocks behind them.
+    /// Returns the number of bytes of the file that have blocks.
     ///
     /// # Errors
     /// `System` if the file's metadata cannot be read.
@@ -363,12 +363,12 @@ impl Region {
         Ok(metadata.blocks() * 512)
     }
 
-    /// Returns where a manager's header lies, if it was set.
+    /// Returns the place of a manager's header, if it was set.
     pub fn root<T: Shared>(&self, slot: RootSlot) -> Option<Offset<T>> {
         self.header().roots[slot as usize].load().map(Offset::cast)
     }
 
-    /// Sets where a manager's header lies.
+    /// Sets the place of a manager's header.
     pub fn set_root<T: Shared>(&self, slot: RootSlot, offset: Offset<T>) {
         self.header().roots[slot as usize].publish(Some(offset.cast()));
     }
@@ -454,7 +454,7 @@ impl Region {
     ///
     /// Accesses to the region's pages are random, and without huge pages most of them begin with a walk through the
     /// processor's page tables. A move costs one copy of the bytes. One call moves several huge pages, because the
-    /// kernel first waits for work of its own on every processor, and on busy processors that wait takes ten times as
+    /// kernel first waits for its own work on every processor, and on busy processors that wait takes ten times as
     /// long as all the rest.
     pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
         const HUGE: u64 = HUGE_BYTES as u64;
@@ -500,8 +500,8 @@ impl Region {
 
     #[cold]
     fn size_reaches(&self, end: u64) -> bool {
-        // The file's own length is read too, once each time the file has grown. An access behind the file's end is a
-        // signal, and a wild store may have changed the header's size.
+        // The file's own length is read too, once each time the file has grown. An access after the file's end raises
+        // a signal, and a wild store may have changed the header's size.
         let file = self.0.file.metadata().map_or(0, |metadata| metadata.len());
         let size = self.header().size.load().min(file);
         end <= self.0.mapping.allow(usize::try_from(size).unwrap_or(usize::MAX)) as u64
@@ -555,7 +555,7 @@ impl std::fmt::Debug for Region {
 
 pub(crate) fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     let bytes = to - from;
-    // If a signal interrupts the call, tmpfs gives back the blocks that it took and returns `EINTR`.
+    // If a signal interrupts the call, tmpfs frees the blocks that it has allocated and returns `EINTR`.
     match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {

@@ -1,4 +1,4 @@
-//! Points at which a test may switch to another thread: every access to shared memory that other threads can meet.
+//! Points at which a test may switch to another thread: every access to shared memory that other threads can observe.
 //!
 //! Compiled in only with the feature `scheduled`, which only a test suite switches on; without it every call does
 //! nothing. The scheduler is a function of the test. It runs only on threads that have registered it; all other threads
@@ -40,7 +40,7 @@ mod chosen {
 #[cfg(feature = "scheduled")]
 pub use chosen::{at_each_point, instead_of_sleep, is_scheduled, point};
 
-/// A point. Does nothing in this build.
+/// Goes through a point. Does nothing in this build.
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn point() {}

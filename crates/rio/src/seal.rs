@@ -15,8 +15,8 @@ use crate::error::unusable;
 use crate::{Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
 
 impl Region {
-    /// Returns the checksum of the parts, which are made of whole words. Leaves out the region's own header. Never
-    /// zero.
+    /// Returns the checksum of the parts, which are made of whole words. Leaves out the region's header. The checksum
+    /// is never zero.
     pub(crate) fn seal_of(&self, parts: &[(u64, u64)]) -> u64 {
         let mut sum = 1;
         for &(from, to) in parts {

@@ -17,8 +17,8 @@ impl Undo {
         self.section_of(&self.broken)
     }
 
-    /// As [`Undo::section`], for a session with a mark `doomed` of its own. If the section is dropped without being
-    /// closed, the drop sets `doomed` (PROTOCOLS D10).
+    /// As [`Undo::section`], for a session that has a mark `doomed`. If the section is dropped without being closed,
+    /// the drop sets `doomed` (PROTOCOLS D10).
     #[inline]
     pub fn section_of<'u>(&'u self, doomed: &'u Cell<bool>) -> Section<'u> {
         self.depth.set(self.depth.get() + 1);
@@ -54,7 +54,7 @@ pub struct Section<'u> {
 }
 
 impl Section<'_> {
-    /// Ends the section: its changes stand. The end is one store.
+    /// Ends the section and keeps its changes. The end is one store.
     #[inline]
     pub fn close(mut self) {
         self.doomed = None;
@@ -65,15 +65,15 @@ impl Section<'_> {
         self.undo.leave(self.depth);
     }
 
-    /// Ends the section and leaves its before-images to the outer section, which discards them at its close or puts
-    /// them back at its roll-back.
+    /// Ends the section and leaves its before-images to the outer section, which discards them when it closes or
+    /// restores them when it is rolled back.
     #[inline]
     pub fn join_outer(mut self) {
         self.doomed = None;
         self.undo.leave(self.depth);
     }
 
-    /// Ends the section by putting everything back as it was.
+    /// Ends the section and restores all that it changed.
     pub fn roll_back(mut self) {
         self.doomed = None;
         self.undo.roll_back_from(self.start);

@@ -1,4 +1,4 @@
-//! The types that may lie in shared memory, and the macro that declares them.
+//! The types that shared memory may contain, and the macro that declares them.
 //!
 //! A shared type is made of atomic words and nothing else. So any bytes are a valid value of the type, another process
 //! may store to it at any time, and its value means the same at every address.
@@ -10,7 +10,7 @@
 
 use crate::{Atom, Bits, Checkable, Checked, LayoutHash, Link, Word};
 
-/// A type that may lie in a region. Declare it with [`shared!`](crate::shared); do not implement it by hand.
+/// A type whose values a region may contain. Declare it with [`shared!`](crate::shared); do not implement it by hand.
 ///
 /// # Safety
 /// Every field is an atomic word, another `Shared` type, or an array of these; there is no padding; every bit pattern,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_counts_in_the_number_of_several_and_so_does_their_order() {
+    fn the_number_of_several_types_depends_on_each_type_and_on_their_order() {
         let all = [
             crate::layout![original::Pair],
             crate::layout![original::Pair, original::Holder],

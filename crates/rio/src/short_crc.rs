@@ -1,11 +1,11 @@
 //! The CRC-32C of a few whole words, by the processor's instruction for one word.
 //!
-//! For some hundred bytes this costs less than a call of code made for kilobytes.
+//! For some hundred bytes this costs less than a call of code that is optimised for kilobytes.
 //!
 //! The `unsafe` is a call of a function that needs an instruction of the processor. The call comes only after a check
 //! that the processor has the instruction.
 
-/// The greatest length for this way. More bytes are summed faster in several parts at once.
+/// The greatest length that is summed word by word. Longer input is summed faster in several parts at once.
 const BYTES_MAX: usize = 1024;
 
 /// Continues a CRC-32C: `crc` is the sum of earlier bytes (zero for none), and the result is the sum of these and of
@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 1024;
 pub fn short_crc32c(crc: u32, bytes: &[u8]) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= BYTES_MAX && bytes.len() % 8 == 0 && std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has SSE 4.2, as it has just answered.
+        // SAFETY: the processor has SSE 4.2 (just checked).
         return Some(unsafe { of_words(crc, bytes) });
     }
     let _ = (crc, bytes, BYTES_MAX);

@@ -18,7 +18,7 @@ crate::shared! {
         pub base_shift: Word<u32>,
         /// Number of chunks; raised last when a chunk is added.
         pub chunk_count: Word<u32>,
-        /// Where each chunk begins.
+        /// The place of each chunk.
         pub chunks: [Link<Word<u64>>; 28],
         /// Zero, kept for later.
         pub spare: [Word<u64>; 3],
@@ -56,7 +56,7 @@ impl<T: Shared> Slab<T> {
         Slab { header, base_shift, chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// As [`Slab::attach`], or `None` if the slab or a slot lies outside of the region.
+    /// As [`Slab::attach`], or `None` if the slab or a slot is outside the region.
     pub fn try_attach(region: &Region, header: Offset<SlabHeader>) -> Option<Slab<T>> {
         region.try_at(header)?;
         Some(Slab::attach(region, header)).filter(|slab| slab.check().is_ok())
@@ -106,7 +106,8 @@ impl<T: Shared> Slab<T> {
     /// Returns the slots of a chunk, or an empty slice if the slab does not count the chunk.
     fn chunk(&self, chunk: usize) -> &[T] {
         let known = &self.chunks[chunk];
-        // Acquire: pairs with the publish of the count. A chunk gets its last place before it is counted.
+        // Acquire: pairs with the publish of the count. The link of a chunk no longer changes once the chunk is
+        // counted.
         let is_counted = chunk < self.header.chunk_count.load() as usize
             || planted("rio: a slab remembers a chunk that is not counted");
         if let (None, true, Some(start)) = (known.get(), is_counted, self.header.chunks[chunk].load()) {
@@ -124,7 +125,7 @@ impl<T: Shared> Slab<T> {
         first.iter().chain(rest.map(|index| self.at(index)))
     }
 
-    /// Returns where the slot with the number `index` lies. Numbers begin at one.
+    /// Returns the place of the slot with the number `index`. Numbers begin at one.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -132,7 +133,7 @@ impl<T: Shared> Slab<T> {
     pub fn place(&self, index: u32) -> Offset<T> {
         assert!(index != 0, "slot numbers begin at one");
         let (chunk, within) = self.chunk_of(index);
-        // Acquire: pairs with the publish in `grow`. A number that this handle has been given lies in an existing
+        // Acquire: pairs with the publish in `grow`. A number that this handle has got is in an existing
         // chunk.
         let start = self.header.chunks[chunk].load().expect("the slot's chunk exists");
         start.cast::<T>().plus((within * size_of::<T>()) as u64)
@@ -186,7 +187,7 @@ impl<T: Shared> Slab<T> {
         Ok(())
     }
 
-    /// Returns where the slab's header and its chunks lie, in this order: for tests that damage them.
+    /// Returns the places of the slab's header and of its chunks, in this order: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Range<u64>> {
         let header = self.header.region().offset_of(&*self.header).raw();
@@ -201,7 +202,8 @@ impl<T: Shared> Slab<T> {
         ((1_u32 << count) - 1) << self.base_shift
     }
 
-    /// Adds one chunk of zeroed slots and returns their numbers. The caller makes sure that no other thread adds one.
+    /// Adds one chunk of zeroed slots and returns their numbers. The caller makes sure that no other thread adds a
+    /// chunk at the same time.
     ///
     /// If we die here: the chunk's memory is lost, because no list has it; the slab is as it was.
     ///

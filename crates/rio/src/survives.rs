@@ -1,4 +1,4 @@
-//! Detects what a region's memory survives. Nothing is guessed.
+//! Detects what a region's memory survives.
 //!
 //! Paper: Rio Vista, section 3. There the memory was always the file cache of an operating system that writes the cache
 //! back after a crash. Here the file decides: only memory that the filesystem hands out directly (DAX) can be mapped so
@@ -88,7 +88,7 @@ fn domain_of(file: &File) -> Option<String> {
 /// Reads the persistence domain of a device from the directory of devices by number.
 fn persistence_domain(devices: &Path, device: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    // For a partition, the kernel's file lies in the directory of the whole device.
+    // For a partition, the kernel's file is in the directory of the whole device.
     let places = ["device/../persistence_domain", "../device/../persistence_domain"];
     let device = devices.join(format!("{major}:{minor}"));
     let text = places.iter().find_map(|place| std::fs::read_to_string(device.join(place)).ok());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_word_is_found_of_a_device_and_of_its_partitions() {
+    fn the_kernels_persistence_domain_is_found_for_a_device_and_for_its_partitions() {
         let sys = std::env::temp_dir().join(format!("libtp-rio-{}-sys", std::process::id()));
         let (devices, region) = (sys.join("dev/block"), sys.join("devices/region0"));
         let disk = region.join("namespace0.0/block/pmem0");

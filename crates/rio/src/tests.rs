@@ -36,7 +36,7 @@ fn a_region_grows_while_another_mapping_is_attached() {
 }
 
 #[test]
-fn a_closed_section_stands_and_a_rolled_back_one_leaves_nothing() {
+fn a_closed_section_keeps_its_changes_and_a_rolled_back_section_leaves_none() {
     let (here, there) = twice();
     let pair = here.allocate::<Pair>(1).expect("room");
     let log = Undo::create(&here, 4096).expect("room");
@@ -78,7 +78,7 @@ fn a_survivor_rolls_back_the_open_section_of_a_dead_session_through_its_own_mapp
 }
 
 #[test]
-fn an_inner_section_stands_when_the_outer_is_rolled_back() {
+fn an_inner_section_keeps_its_changes_when_the_outer_section_is_rolled_back() {
     let (here, _there) = twice();
     let pair = here.allocate::<Pair>(2).expect("room");
     let log = Undo::create(&here, 4096).expect("room");

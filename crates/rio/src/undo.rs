@@ -4,14 +4,15 @@
 //! contiguous and always begins at the start of its area, so the log stays in the first-level cache.
 //!
 //! Layout, in words of eight bytes: contiguous records `[bytes << 40 | place][before-image, rounded up to words]`, then
-//! a zero word. The first word of a record is stored last, which publishes the record. One store of zero discards all
-//! records from there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer section's end, and
-//! cuts the log back to that place.
+//! a zero word. The first word of a record is stored last, which publishes the record. A store of zero over a record's
+//! first word discards the record and all later records. The log is a stack (PROTOCOLS D2): an inner section starts at
+//! the end of the outer section's records, and its close truncates the log to that place.
 //!
 //! If the memory outlives the processor's cache, a record has its highest bit set and ends in a checksum over itself
 //! and the log's sequence number. A record is written back before the stores that it covers. Those stores are written
-//! back before the log's next sequence number or together with it, and that number is then the commit. The log's `form`
-//! states whether its records have checksums. Recovery ignores partial records and records of an earlier sequence.
+//! back before the log's next sequence number or together with it; the write of that number is then the commit. The
+//! log's `form` states whether its records have checksums. Recovery ignores partial records and records of an earlier
+//! sequence.
 //!
 //! If we die here: the repairing session reads from the start to the zero word and applies the images, last to first.
 //! Applying them twice has the same effect as once.
@@ -51,7 +52,7 @@ crate::shared! {
         pub sequence: Word<u64>,
         /// The form of its records: one of `Form`'s numbers.
         pub form: Word<u64>,
-        /// Where the next log of the chain lies (`chain.rs`).
+        /// The place of the next log of the chain (`chain.rs`).
         pub further: Word<u64>,
         /// For a commit that a sum proves (`checked.rs`): the next sequence number with a count of records, and the
         /// sum. The third word is zero, kept for later.
@@ -63,9 +64,9 @@ crate::shared! {
 pub struct Undo {
     /// The log's words if the quick path is on ([`Undo::set_quick`]); else empty.
     quick: HeldSlice<Word<u64>>,
-    /// Where the log begins (`quick.rs`).
+    /// The beginning of the log (`quick.rs`).
     start: quick::Start,
-    /// The log's end. Out of date while a Vista transaction keeps the end in a copy of its own.
+    /// The log's end. Out of date while a Vista transaction keeps the end in its own copy.
     pub(crate) top: Cell<usize>,
     /// The number of words by which the copy of a Vista transaction is ahead of the log's end.
     ahead: Cell<usize>,
@@ -125,7 +126,7 @@ impl Undo {
         region.hold_slice(area, count)
     }
 
-    /// Discards every image: all changes since the log was last empty stand. One store.
+    /// Discards every image by one store: all changes since the log was last empty are kept.
     #[inline]
     pub fn discard(&self) {
         self.ahead.set(0);
@@ -135,7 +136,7 @@ impl Undo {
         self.cut(0);
     }
 
-    /// Returns whether there are images: a session is in a section, or died in one.
+    /// Returns whether there are images: a session is in a section, or has died in a section.
     pub fn has_images(&self) -> bool {
         self.words.first().is_some_and(|word| word.load() != 0)
     }
@@ -144,7 +145,7 @@ impl Undo {
     /// section. Returns the number of images.
     ///
     /// # Panics
-    /// If the log cannot have been written by a session. Nothing was put back then.
+    /// If the log cannot have been written by a session. Nothing was restored then.
     pub fn roll_back(&self) -> usize {
         self.audit().unwrap_or_else(|what| panic!("{what}"));
         let count = self.roll_back_from(0);
@@ -154,7 +155,7 @@ impl Undo {
         count
     }
 
-    /// Puts back the images from word `start` on.
+    /// Restores the images from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
         let records = self.records(start);
         let first = self.words.get(start).map_or(0, Word::load);
@@ -171,7 +172,7 @@ impl Undo {
         records.len()
     }
 
-    /// Puts back the image that follows the word `record`. `header` is the present or earlier value of that word.
+    /// Restores the image that follows the word `record`. `header` is the present or earlier value of that word.
     fn apply(&self, record: usize, header: u64) {
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
         let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
@@ -183,7 +184,7 @@ impl Undo {
         }
         if (place | bytes as u64) % 8 == 0 {
             for (target, image) in self.region.undo_words(place, bytes).iter().zip(images) {
-                // Relaxed: the latch that guards the bytes is given back, with release, after the roll-back.
+                // Relaxed: the latch that guards the bytes is released, with release order, after the rollback.
                 AtomicU64::store(target, image.get(), Ordering::Relaxed);
             }
             return;
@@ -287,7 +288,7 @@ impl Undo {
         records
     }
 
-    /// Publishes a record by storing its first word. The record's image and the zero behind it are already stored.
+    /// Publishes a record by storing its first word. The record's image and the zero after it are already stored.
     #[inline(always)]
     fn publish(first: &Word<u64>, header: u64) {
         compiler_fence(Ordering::SeqCst);

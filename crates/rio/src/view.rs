@@ -1,9 +1,9 @@
 //! A view: a second mapping of a region's file, for the program that stores to it.
 //!
-//! Paper: Rio Vista, section 4, figure 4: metadata lie in a range of addresses of their own, so that a pointer that
-//! runs off the user's data does not reach them. Here the library works through the [`Region`]'s mapping, at an
-//! address that the program does not know. The program has the view, in which the library's parts are hidden: an
-//! access to them faults.
+//! Paper: Rio Vista, section 4, figure 4: the metadata have a separate range of addresses, so that a pointer that runs
+//! off the user's data does not reach them. Here the library works through the [`Region`]'s mapping, at an address that
+//! the program does not know. The program has the view, in which the library's parts are hidden: an access to them
+//! faults.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -93,8 +93,8 @@ impl View {
         (place < self.mapping.bytes()).then_some(place as u64)
     }
 
-    /// Sets the flat part: the first `bytes` behind the first hidden part are shown from now on. [`View::look`] refuses
-    /// the places behind the flat part, up to `next`.
+    /// Sets the flat part: the first `bytes` after the first hidden part are shown from now on. [`View::look`] refuses
+    /// the places after the flat part, up to `next`.
     ///
     /// # Panics
     /// If the flat part is not shown.
@@ -162,7 +162,7 @@ impl View {
     /// # Errors
     /// `System` if the kernel refuses.
     pub fn set_apart(&self, from: u64, to: u64, is_apart: bool) -> Result<()> {
-        self.change(from, to, "mapping a part anew", |range| {
+        self.change(from, to, "mapping a part again", |range| {
             self.mapping.set_apart(self.region.file(), range.clone(), is_apart)?;
             self.key.as_ref().map_or(Ok(()), |key| self.mapping.set_key(range, key.number()))
         })

@@ -1,4 +1,5 @@
-//! Pages that the kernel wipes in a child of this process. So a word in such a page tells a process from its children.
+//! Pages that the kernel wipes in a child of this process, so that a word in the page tells a process from its
+//! children.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,8 +9,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 pub(crate) const WORDS: usize = 512;
 
 /// Makes a page of words that are zero now. They are zero in each child again, before any code of the child runs.
-/// `None` if the kernel has no such pages (before Linux 4.14). The page stays for ever. `is_wiped` is false only for a
-/// planted bug: the page is then copied, as any other.
+/// `None` if the kernel has no such pages (before Linux 4.14). The page is never unmapped. `is_wiped` is false only for
+/// a planted bug: the child then gets a copy of the page.
 pub(crate) fn wiped_page(is_wiped: bool) -> Option<&'static [AtomicU64; WORDS]> {
     const BYTES: usize = WORDS * 8;
     let rights = ProtFlags::READ | ProtFlags::WRITE;

@@ -1,9 +1,9 @@
 //! Control words: the only plain data that several processes may access at once, so every control word is atomic.
 //!
 //! There are two ways to change a word, and the call shows which one is meant. [`Word::set`] demands an open
-//! [`Section`](crate::Section), which is rolled back if we die. [`Word::publish`] and the read-modify-write calls are
-//! for words that other threads read without a latch. The store to such a word is the *last* of its change, and is
-//! never rolled back (PROTOCOLS D2).
+//! [`Section`](crate::Section), which is rolled back if the process dies. [`Word::publish`] and the read-modify-write
+//! calls are for words that other threads read without a latch. The store to such a word is the *last* store of its
+//! change, and is never rolled back (PROTOCOLS D2).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -192,7 +192,7 @@ impl<T: Bits> Word<T> {
         T::from_raw(T::Raw::and(&self.0, value))
     }
 
-    /// Returns the atomic itself, for a futex or for a state machine with bits of its own.
+    /// Returns the atomic, for a futex or for code that combines several bits in the word.
     #[inline]
     pub fn cell(&self) -> &<T::Raw as Atom>::Cell {
         &self.0

@@ -1,4 +1,4 @@
-//! Abort: the log is read backwards and each change undone, by key, with a compensation record.
+//! Abort: the log is read backwards, and each change is undone, by key, with a compensation record.
 //!
 //! Paper: LIBTP 3.2.5, "calls on log_unroll to read the transaction's log records and undo any modifications". A
 //! compensation record states the LSN where undo continues. An abort that a crash has interrupted continues there, and
@@ -26,7 +26,7 @@ impl TxnSession {
         self.abort_to_its_end(managers)
     }
 
-    /// Ends a transaction whose changes were undone.
+    /// Logs the end of an abort and ends the transaction. Its changes were undone before.
     pub(crate) fn abort_to_its_end(&self, managers: &Managers) -> Result<()> {
         if self.last_lsn() != Lsn::NONE {
             managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
@@ -65,8 +65,8 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
     let is_clr = header.flags() & CLR_FLAG != 0;
     let next = before(record)?;
     if is_clr {
-        // The compensation may conclude changes that are never undone (`Change::conclude`): other sessions see them
-        // from now on.
+        // The compensation may conclude changes that are never undone (`Change::conclude`): from now on, readers of
+        // these changes must wait for this record.
         change.managers.txns.header.last_commit.fetch_max(record.lsn);
         return Ok(next);
     }

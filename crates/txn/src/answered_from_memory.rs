@@ -1,13 +1,13 @@
-//! Commits that are answered from memory: from memory that outlives the system, [`Durability::Rio`](crate::Durability),
-//! or from memory that does not, [`Durability::Relaxed`](crate::Durability).
+//! Commits that are answered from memory, before they are on disk: with [`Durability::Rio`](crate::Durability) from
+//! memory that outlives the system, with [`Durability::Relaxed`](crate::Durability) from memory that may not.
 //!
 //! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log has a note of the failures that
 //! its memory survives, and puts records into that memory (`libtp_log`'s `lasting.rs`). This file makes sure that the
-//! control file states such commits before the first of them is answered. If the memory is gone when the environment is
-//! opened next, that opening must report it.
+//! control file has a note of such commits before the first of them is answered. If the memory is missing when the
+//! environment is opened next, that opening must report this.
 //!
-//! If a session dies here: either the control file states such commits and none was answered yet, or the next session
-//! writes the statement again.
+//! If a session dies here: no such commit was answered yet. If the note is not in the control file, or not in the
+//! region, the next session writes it again.
 
 use libtp_log::Lsn;
 use rio::{failpoint, planted, Lasting};
@@ -21,8 +21,8 @@ impl Managers {
         self.log.lasting()
     }
 
-    /// Prepares for `Rio` commits. Writes the control file, once in a region's life, and once more after each repair of
-    /// a region in which every session had died.
+    /// Prepares for `Rio` commits. Writes the control file once in a region's life, and again after each repair of a
+    /// region in which all sessions had died.
     ///
     /// # Errors
     /// The control file cannot be written; `ControlHeld`.

@@ -2,8 +2,8 @@
 //!
 //! Paper: LIBTP 3.2.1, "the log record type is used to call the appropriate redo and undo routines", and 4.4, step 6.
 //! Departure: the log has the bytes that redo has made, so any process can repeat a change of a type that it does not
-//! know. Undo needs the program's function, and a process without it leaves the transaction to a process that has it
-//! (docs/design/0019).
+//! know. Undo needs the program's function, and a process without the function leaves the transaction to a process that
+//! has it (docs/design/0019).
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use libtp_log::{RecordRef, TxnId};
 use crate::log_records::CLR_FLAG;
 use crate::{Error, Result};
 
-/// Changes the bytes of a page behind the common header, as its argument states, or returns the reason of a refusal.
+/// Changes the bytes of a page after the common header, as the argument states, or returns the reason of a refusal.
 pub type PageFn = dyn Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + Send + Sync;
 
 /// A log-record type of the application.
@@ -23,7 +23,7 @@ pub type PageFn = dyn Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + 
 pub struct ApplicationType {
     /// Its code, from 1 on. Never used for anything else.
     pub code: u16,
-    /// Its name, which stands in each of its records: 1 to 64 bytes.
+    /// Its name, which each of its records contains: 1 to 64 bytes.
     pub name: String,
     /// Makes the change, on a copy of the page. No latch is held meanwhile.
     pub redo: Arc<PageFn>,
@@ -64,7 +64,7 @@ pub struct Signature {
 /// Reads the signature of a record's body; `None` if the record has no application's type.
 pub type SignatureFn = fn(kind: u16, body: &[u8]) -> Option<Signature>;
 
-/// The application's types that this process knows.
+/// The application's types that this process has registered.
 #[derive(Default)]
 pub struct Applications {
     types: BTreeMap<u16, ApplicationType>,
@@ -115,7 +115,7 @@ impl Applications {
         }
     }
 
-    /// Notes that this process lacks a function that undoes the transaction: the transaction is left to other
+    /// Notes that this process lacks a function for the undo of the transaction: the transaction is left to other
     /// processes.
     pub(crate) fn leave(&self, txn: TxnId) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(txn);

@@ -1,4 +1,4 @@
-//! Makes the bundle of managers: their part of a new region, and the handles of a process that attaches.
+//! The transaction manager's part of a new region, and the bundle of managers for a process that attaches.
 
 use std::sync::{Arc, Mutex};
 
@@ -86,7 +86,7 @@ impl Managers {
         managers
     }
 
-    /// Makes every process keep the log that this process asks for: any process may take the next checkpoint.
+    /// Stores the log that this process asks to keep, for all processes: any process may take the next checkpoint.
     fn share_settings(&self) {
         let (header, settings) = (&self.txns.header, &self.settings);
         if self.processes.only_looks() || planted("txn: the setting for kept log is not shared") {

@@ -1,10 +1,10 @@
-//! The begin and the end of a transaction, and the log space that is reserved for its undo.
+//! The beginning and the end of a transaction, and the log space that is reserved for its undo.
 //!
-//! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Begin and end write the
-//! session's own slot, and identifiers come in blocks: a small transaction touches no shared word or list.
+//! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Beginning and end write
+//! only the session's slot, and identifiers are taken in blocks: a small transaction touches no shared word or list.
 //!
-//! If the session dies here: a slot whose state is idle has no transaction. Both the begin and the end of a transaction
-//! store the state last.
+//! If the session dies here: a slot whose state is idle has no transaction. Both the beginning and the end of a
+//! transaction store the state last.
 
 use libtp_log::{Lsn, TxnId};
 use rio::failpoint;
@@ -13,7 +13,7 @@ use crate::slot::{State, ID_BLOCK, UNDO_STEP};
 use crate::{Managers, Result, TxnSession};
 
 impl TxnSession {
-    /// Notes that the running transaction is open in this thread from now on.
+    /// Notes that this thread begins the running transaction.
     #[inline]
     pub fn open_here(&self, managers: &Managers) {
         self.open_in().begin(&managers.locks, self.locker(), self.id().raw());
@@ -56,8 +56,9 @@ impl TxnSession {
         id
     }
 
-    /// Reserves log space for the undo of `bytes` further bytes, so that an abort never meets a full disk (PROTOCOLS
-    /// D11). The log counts such reservations in large steps, so small transactions never touch a shared word.
+    /// Reserves log space for the undo of `bytes` further bytes, so that an abort never fails because of a full disk
+    /// (PROTOCOLS D11). The log counts such reservations in large steps, so small transactions never touch a shared
+    /// word.
     #[inline]
     pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
         let slot = self.slot();

@@ -5,8 +5,9 @@
 //! A section is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The
 //! page LSN is stamped. The section is closed. Only then are the latches released.
 //!
-//! Redo stores some bytes without before-images (`PageMut::again`): the noted record has them. The driver passes the
-//! proof that the record is noted. Without the proof, as in an unprotected environment, every store has a before-image.
+//! Redo stores some bytes without before-images (`PageMut::again`), because the noted record can repeat the stores. The
+//! driver passes the proof that the record is noted. Without the proof, as in an unprotected environment, every store
+//! has a before-image.
 //!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
 //! After that, the repairing session rolls the section back and redoes the record on each of its pages that is older.
@@ -20,8 +21,8 @@ use crate::log_records::CLR_FLAG;
 use crate::managers::record_table::RecordType;
 use crate::{Change, Damage, Managers, Result};
 
-/// Bytes that a compensation may have beyond the record it undoes: the LSN where undo continues, and an LSN of the
-/// record.
+/// Bytes by which a compensation may be longer than the record that it undoes: the LSN where undo continues, and an LSN
+/// of the record.
 const CLR_EXTRA: usize = 64;
 
 /// Returns the log space for the undo of a record with a body of `body_bytes`.
@@ -84,7 +85,7 @@ impl Change<'_> {
     }
 
     /// Does as [`Change::apply`], for one page, with a function that makes the change as the redo of the record's type
-    /// does. The redo first reads the body and finds the place on the page: the caller has both already. In debug
+    /// does. The redo would read the body and search for the place on the page; the caller already has both. In debug
     /// builds the page is compared with the page that the redo makes.
     ///
     /// # Panics
@@ -164,16 +165,16 @@ impl Change<'_> {
         lsn
     }
 
-    /// Logs and makes the last of several changes that are never undone, whatever becomes of the transaction (ARIES: a
-    /// nested top action). Undo passes over them and continues at `undo_next`, where the transaction was before the
-    /// first of them. A session that reads their result waits for this record as for a commit (PROTOCOLS L4); the pages
-    /// are latched meanwhile.
+    /// Logs and makes the last of several changes that are never undone, even if the transaction aborts (ARIES: a
+    /// nested top action). Undo skips these changes and continues at `undo_next`, the transaction's last record before
+    /// the first of them. A session that reads the result waits for this record as for a commit (PROTOCOLS L4); the
+    /// pages are latched meanwhile.
     ///
     /// # Panics
     /// As [`Change::apply`].
     pub fn conclude(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let lsn = self.compensate(kind, body, pages, undo_next);
-        // If the session dies before this store, the undo that passes over the changes makes the store.
+        // If the session dies before this store, the undo that reads this compensation makes the store (`undo_one`).
         failpoint("change: concluded, readers not notified");
         self.managers.txns.header.last_commit.fetch_max(lsn);
         lsn
@@ -215,7 +216,8 @@ impl Change<'_> {
         failpoint("change: all pages marked dirty");
         let mut section = session.section();
         failpoint("change: section open, nothing logged");
-        // Unprotected, pages keep the LSN of a record that is on the disk already: nothing waits for the log.
+        // In an unprotected environment, pages have the LSN of a record that is already on the disk: no write of a page
+        // waits for the log.
         let (lsn, body) = match managers.is_unprotected() {
             true => (Lsn::FIRST, logged.body()),
             false => logged.log(managers, session, entry),

@@ -1,17 +1,18 @@
 //! Fuzzy checkpoints: they keep recovery short while transactions run.
 //!
-//! Not in the paper (ARIES). One session at a time has the role, in any process. It writes the dirty pages in batches,
+//! Not in the paper (ARIES). One session at a time, of any process, has the role. It writes the dirty pages in batches,
 //! each page under a shared latch for as long as a copy takes. Then it logs and forces a record with the running
-//! transactions, and writes to the control file where redo starts. Log segments below that are recycled.
+//! transactions, and writes the redo point to the control file. Log segments that are no longer needed are recycled.
 //!
 //! Invariants
 //! 1. Every record below the redo point is in the data files, synced.
 //! 2. Every transaction unfinished at the end of the log either is in the last checkpoint's list or has a record at or
 //!    above the checkpoint's `begin_lsn`.
 //!
-//! For 2, notes of appends are read before slots: a note is cleared after its record is in the slot, so a record below
-//! `begin_lsn` is found in one of the two. If the checkpointer dies: nothing refers to its work until the control file
-//! is written, and that write changes one slot of two. The next checkpoint starts anew.
+//! For invariant 2, notes of appends are read before slots: a note is cleared after its record is in the slot, so a
+//! record below `begin_lsn` is found in the note or in the slot. If the checkpointer dies: nothing refers to its work
+//! until the control file is written, and that write changes only one of the file's two slots. The next checkpoint
+//! starts from the beginning.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,7 @@ impl Managers {
         self.checkpoint_keeping(txn, self.kept_by_setting())
     }
 
-    /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, needed or not.
+    /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, even those that are not needed.
     pub(crate) fn checkpoint_keeping(&self, txn: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
         let Some(_role) = self.take_checkpointer_role(txn) else { return Ok(None) };
         failpoint("checkpoint: has the role");
@@ -61,20 +62,20 @@ impl Managers {
             return None;
         }
         let role = word.compare_exchange(holder, me).ok().map(|_| Role { region: &self.region, word, me })?;
-        // Checked after this session has become the checkpointer: a session that builds the region anew waits until
+        // Checked after this session has become the checkpointer: a session that rebuilds the region waits until
         // there is no checkpointer.
         txn.session().leave_if_broken();
         Some(role)
     }
 
-    /// Gives the disk the blocks of the log that the last checkpoint left unneeded. Returns false, and does nothing, if
+    /// Frees the disk blocks of the log that is unneeded since the last checkpoint. Returns false, and does nothing, if
     /// another session takes a checkpoint or makes segments.
     ///
     /// # Errors
     /// As [`libtp_log::LogManager::recycle`].
     pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<bool> {
-        // The role is held: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
-        // begins.
+        // This session holds the role, so a copy that begins meanwhile takes its checkpoint afterwards, and reads the
+        // beginning of the log then.
         let Some(_role) = self.take_checkpointer_role(txn) else { return Ok(false) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
         Ok(self.log.free_blocks(txn.session(), keep_from)?)
@@ -86,8 +87,8 @@ impl Managers {
         self.log.tail().since(since) >= self.settings.checkpoint_log_bytes
     }
 
-    /// Closes the environment, for the last session to leave. Takes a checkpoint with no transaction running, and
-    /// writes to the control file that the log ends behind it.
+    /// Closes the environment: the last session that leaves calls this. Takes a checkpoint while no transaction runs,
+    /// and notes in the control file that the log ends after that checkpoint.
     ///
     /// # Errors
     /// As [`Managers::checkpoint`]: the next session to open the environment restarts from the log.
@@ -112,7 +113,8 @@ impl Managers {
         if planted("txn: checkpoints omit running transactions") {
             running.clear();
         }
-        // Read after the transactions: a transaction that ended in between has left its open outcomes here.
+        // The open outcomes are read after the transactions: a transaction that ended in between has left its outcomes
+        // there.
         let open = match planted("txn: checkpoints drop open segments of committed transactions") {
             true => Vec::new(),
             false => self.open_outcomes(session),
@@ -130,16 +132,16 @@ impl Managers {
         session.clear_append();
         failpoint("checkpoint: logged, not forced");
         self.log.force(session, lsn)?;
-        // Behind the force: a snapshot that is taken later needs nothing below the transactions that run now
-        // (`snapshot.rs`).
+        // Computed after the force: a snapshot that is taken later needs no log below the first records of the
+        // transactions that run now (`snapshot.rs`).
         let restart_from = redo_point.min(oldest);
-        // A pin may for a moment name the horizon of the session's last snapshot, and the log was not kept for that
-        // snapshot any more. Log that is gone must not become the oldest log again.
+        // For a moment a pin may still name the horizon of the session's last snapshot, for which the log is no longer
+        // kept. The oldest LSN must not become lower again.
         let for_snapshots = self.needed_by_snapshots().max(self.log.oldest());
         let keep_from = restart_from.min(for_snapshots).min(self.needed_by_repairs());
         let keep_from = keep_from.min(self.needed_by_copies());
         failpoint("checkpoint: forced, control file old");
-        // The pages' syncs may have taken longer than the wait of a session that builds the region anew.
+        // The syncs of the pages may have taken longer than a session that rebuilds the region waits for this session.
         session.leave_if_broken();
         let taken = Checkpointed { lsn, redo_point, keep_from, restart_from };
         self.write_control(session, &taken, kept, false)?;

@@ -1,9 +1,9 @@
-//! Commit: one log record decides, the locks are released at once, the answer waits for the disk if the caller asked
-//! for that.
+//! Commit: one log record decides, the locks are released at once, and the answer waits for the disk if the caller
+//! asked for that.
 //!
 //! Paper: LIBTP 3.2.5 and 4.2. Departure: locks are released as soon as the commit record has its LSN (early lock
 //! release, ARCHITECTURE.md, step 9), not after the flush. So a hot record does not wait for the disk. PROTOCOLS L4
-//! keeps this right: a transaction that read this transaction's changes has a later commit record, or waits for this
+//! makes this safe: a transaction that read this transaction's changes has a later commit record, or waits for this
 //! transaction's record.
 //!
 //! The steps of every commit, in this order ([`TxnSession::commit`]). A caller that recovers from a death in the middle
@@ -15,8 +15,8 @@
 //! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
 //!    snapshots remember. Before the record nothing has happened; after it the transaction is committed (PROTOCOLS D6).
 //! 4. *Carry out* the decision: fates of databases (`databases.rs`), joined memory (`joined.rs`).
-//! 5. *Release* the locks, then *end* the transaction (`release_and_end`). A commit of databases ends before it releases
-//!    its locks (`databases.rs`).
+//! 5. *Release* the locks, then *end* the transaction (`release_and_end`). A commit of databases ends before it
+//!    releases its locks (`databases.rs`).
 //! 6. *Make durable* ([`TxnSession::make_durable`]): the disk, or memory that outlives the system.
 //! 7. *Note the answer* ([`TxnSession::note_answer`]), if it comes before the disk.
 //!
@@ -189,7 +189,7 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Waits until a commit is on disk.
+    /// Waits until the commit is on disk.
     ///
     /// # Errors
     /// `Log` if a sync failed: the commit may be lost with the machine.
@@ -221,9 +221,9 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Completes the commit of a session that died behind its commit record, before the locks are released: the open
-    /// outcomes of joined memory, if `has_memory`; the end that snapshots remember; and the fates of databases. Doing
-    /// this twice is the same as once. `first` is the transaction's first record, `commit` its commit record.
+    /// Completes the commit of a session that died after its commit record and before its locks were released: the open
+    /// outcomes of joined memory, if `has_memory`; the end that snapshots remember; and the fates of databases. May be
+    /// done twice. `first` is the transaction's first record, `commit` its commit record.
     ///
     /// # Errors
     /// The record cannot be read, or a fate cannot be carried out.
@@ -243,7 +243,7 @@ impl Managers {
         self.finish_databases(by, commit)
     }
 
-    /// Returns how many transactions run. The paper's group threshold is compared with it.
+    /// Returns how many transactions run. Group commit compares the paper's threshold with this number.
     pub fn running_count(&self) -> u32 {
         u32::try_from(self.txns.running().count()).unwrap_or(u32::MAX)
     }

@@ -1,9 +1,9 @@
 //! Changes of the control file, one session at a time.
 //!
-//! Not in the paper. The file states where a restart begins. A checkpoint, the number of a new database, and the first
-//! commit that is answered from memory change it.
+//! Not in the paper. The file has the LSN where a restart begins. The file changes at a checkpoint, when a new database
+//! gets its number, and before the first commit that is answered from memory.
 //!
-//! If the session dies here: the kernel gives its lock back, and one of the file's two slots is whole.
+//! If the session dies here: the kernel releases the file's lock, and one of the file's two slots is whole.
 
 use std::sync::TryLockError;
 use std::time::{Duration, Instant};
@@ -16,25 +16,25 @@ use crate::roles::Role;
 use crate::{Managers, Result};
 
 /// The longest wait for a session that changes the control file: far longer than two syncs take.
-const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two checks whether another thread of this process still changes the control file.
-const MOMENT: Duration = Duration::from_millis(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpointed {
-    /// Its record.
+    /// The checkpoint's record.
     pub lsn: Lsn,
-    /// Redo would start here.
+    /// The LSN where redo would start.
     pub redo_point: Lsn,
-    /// The log before this is not needed any more.
+    /// The LSN below which the log is not needed any more.
     pub keep_from: Lsn,
-    /// A restart needs the log from here on. Log that is kept for other purposes is not counted.
+    /// The LSN from which on a restart needs the log. Log that is kept for other purposes may begin earlier.
     pub restart_from: Lsn,
 }
 
 impl Managers {
-    /// Writes to the control file where a restart would begin.
+    /// Writes the place where a restart would begin to the control file.
     ///
     /// # Errors
     /// The control file cannot be written or synced: its earlier contents stay in force.
@@ -56,29 +56,29 @@ impl Managers {
 
     /// Changes the contents of the control file. No other session, in this process or another, changes them between the
     /// read and the write: otherwise a checkpoint and a new database's number would overwrite each other. The session
-    /// that changes the file may be stopped: it is waited for no longer than `CONTROL_PATIENCE`.
+    /// that changes the file may be stopped, so this call waits for it at most `CONTROL_TIMEOUT`.
     pub(crate) fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
         let changer = &self.txns.header.changer;
         let held = || {
             let holder = Some(changer.load()).filter(|&holder| self.processes.is_alive(holder));
             let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
-            crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() }
+            crate::Error::ControlHeld { holder: what, seconds: CONTROL_TIMEOUT.as_secs() }
         };
-        // One limit for both waits: otherwise each of several threads would wait for all threads before it.
+        // One limit for both waits: otherwise each of several threads would wait for all earlier threads.
         let begun = Instant::now();
         let control = loop {
             match self.control.try_lock() {
                 Ok(control) => break control,
                 Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if begun.elapsed() >= CONTROL_PATIENCE => return Err(held()),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
+                Err(TryLockError::WouldBlock) if begun.elapsed() >= CONTROL_TIMEOUT => return Err(held()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_PAUSE),
             }
         };
-        let Some(_changing) = control.changing_within(CONTROL_PATIENCE.saturating_sub(begun.elapsed()))? else {
+        let Some(_changing) = control.changing_within(CONTROL_TIMEOUT.saturating_sub(begun.elapsed()))? else {
             return Err(held());
         };
-        // The word is for the tools, and for the session that makes the region anew and waits for writers. The kernel's
-        // lock, not the word, keeps other sessions out: the word may name a dead session.
+        // The word is for the tools, and for the session that rebuilds the region and waits for writers. The kernel's
+        // lock, not the word, excludes other sessions: the word may name a dead session.
         changer.publish(by.id());
         let _changer = Role { region: &self.region, word: changer, me: by.id() };
         by.leave_if_broken();
@@ -86,7 +86,7 @@ impl Managers {
         let mut words = control.read()?;
         let changed = change(&mut words);
         failpoint("control: about to be written");
-        // Checked last: this process may have been stopped for so long that the region was made anew meanwhile.
+        // Checked last: this process may have been stopped for so long that the region was rebuilt meanwhile.
         if control.read()?.incarnation() != self.log.incarnation() {
             let what = "the log has begun another incarnation in other memory".to_string();
             return Err(crate::Error::Broken { what });
@@ -109,7 +109,7 @@ impl Managers {
         self.change_control(by, |words| words.lost = false)
     }
 
-    /// Hands out the number of the next database file, once and for all.
+    /// Takes the number of the next database file. No number is taken twice.
     ///
     /// # Errors
     /// The control file cannot be written; `ControlHeld`.

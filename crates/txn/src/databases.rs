@@ -1,8 +1,8 @@
 //! The commit of a transaction that drops or renames databases.
 //!
-//! Not in the paper. The transaction holds each of those databases, and their names, locked exclusively. A record in
-//! front of its commit record states their fates. When both records are on disk the fates are carried out, and only
-//! then are the locks released.
+//! Not in the paper. The transaction holds each of those databases, and their names, locked exclusively. A log
+//! record before its commit record has their fates (dropped or renamed). When both records are on disk the fates are
+//! carried out, and only then are the locks released.
 //!
 //! If the session dies here: before the commit record nothing has changed. After it, the repair of the session (or a
 //! restart) carries out the rest before the locks are released. A checkpoint meanwhile counts the transaction as
@@ -77,7 +77,7 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Logs that a database whose file is missing is given up, and forces the record. The record belongs to no
+    /// Logs that a database whose file is missing is given up, and forces the record to disk. The record belongs to no
     /// transaction, so it is never undone.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Managers {
         Ok(self.buffers.carry_out(by, &fates)?)
     }
 
-    /// Carries out, at a restart, the fates in the log, in its order.
+    /// Carries out the fates that a restart found in the log, in the order of the log.
     pub(crate) fn settle_databases(&self, by: &Session, decided: Vec<Fate>) -> Result<()> {
         if decided.is_empty() || planted("txn: restart skips committed drops and renames") {
             return Ok(());

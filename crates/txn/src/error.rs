@@ -2,7 +2,7 @@
 
 use libtp_log::Lsn;
 
-/// A transaction call failed.
+/// The reason why a call of the transaction manager failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -51,7 +51,7 @@ pub enum Error {
         /// Its name in this program.
         known: String,
     },
-    /// A log record does not fit the page it names, or cannot be read as its type.
+    /// A log record does not fit the page that it names, or its body cannot be decoded.
     #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. The record stays in the log; restore the file that it changes from a backup, or salvage that file with `tp salvage`")]
     Damaged {
         /// The record's LSN.
@@ -64,15 +64,15 @@ pub enum Error {
     /// Another session has kept the control file for longer than any change of it takes.
     #[error("the control file could not be changed: {holder} has been changing it for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
     ControlHeld {
-        /// The session that changes it, for people.
+        /// A description of the session that changes the control file.
         holder: String,
         /// The length of the wait.
         seconds: u64,
     },
-    /// Another session takes a checkpoint and does not come to its end.
+    /// Another session is taking a checkpoint and does not finish it.
     #[error("no checkpoint could be taken: {holder} has been taking a checkpoint for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
     CheckpointHeld {
-        /// The session that takes it, for people.
+        /// A description of the session that takes the checkpoint.
         holder: String,
         /// The length of the wait.
         seconds: u64,
@@ -80,7 +80,7 @@ pub enum Error {
     /// A transaction has joined as many segments of memory as it can.
     #[error("a transaction can join at most {most} segments of memory, and this transaction has joined that number already; nothing was changed by this call. Use another transaction for further segments")]
     TooManySegments {
-        /// The most segments.
+        /// The largest number of segments.
         most: usize,
     },
     /// A transaction drops or renames more databases than one log record has room for.

@@ -1,4 +1,4 @@
-//! Looks at the structures of all managers: for tools, for checks, and for a session that makes the region anew.
+//! Reads of the structures of all managers: for tools, for checks, and for a session that rebuilds the region.
 
 use libtp_log::Lsn;
 use libtp_process::SessionId;
@@ -8,8 +8,8 @@ use crate::slot::TxnInfo;
 use crate::Managers;
 
 impl Managers {
-    /// Returns the living sessions that are about to write to files. A session that makes the region anew waits until
-    /// there are none (PROTOCOLS D13).
+    /// Returns the living sessions that are about to write to files. A session that rebuilds the region waits until
+    /// there is no such session (PROTOCOLS D13).
     pub fn writers(&self) -> Vec<SessionId> {
         let header = &self.txns.header;
         let changer = if planted("txn: a rebuild does not wait for the writer of the control file") {
@@ -36,7 +36,7 @@ impl Managers {
         self.txns.slots.check()
     }
 
-    /// Returns the name of the thing that the latch at `place` guards, for people. Takes no latch.
+    /// Returns the name of the thing that the latch at `place` guards, for messages. Takes no latch.
     pub fn latch_name(&self, place: u64) -> String {
         if let Some(page) = self.buffers.page_at(place) {
             let name = self.buffers.file_by_id(page.file()).map_or_else(|| page.file().to_string(), |info| info.name);
@@ -59,7 +59,7 @@ impl Managers {
         }
     }
 
-    /// Returns where the structures of all managers lie, for tests that damage them.
+    /// Returns the places of the structures of all managers, for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let mut all = self.processes.extents();

@@ -5,10 +5,10 @@
 //! locks are released; the locks on records were released before. A transaction that has changed only one segment needs
 //! no record: the store that empties the undo log decides.
 //!
-//! If a session dies here: before the commit record is published, the transaction is not committed, and the next
-//! session that joins the segments puts back the contents of their undo logs. After it, the repair of the dead session
-//! notes each segment that may not know of the commit (or restart does, from the record's body), and the next session
-//! that joins the segment empties its undo log.
+//! If a session dies before the commit record is published, the transaction is not committed, and the next session that
+//! joins the segments rolls back their undo logs. If the session dies after that, its repair notes each segment that
+//! may not know of the commit (or restart notes it, from the record's body), and the next session that joins the
+//! segment empties its undo log.
 
 use libtp_lock::LockName;
 use libtp_log::{record_bytes, Lsn, TxnId};
@@ -22,7 +22,7 @@ use crate::{Committed, Error, Managers, OpenOutcome, Result, TxnSession};
 /// [`LockName::kind`] of a segment of memory.
 const KIND_SEGMENT: u32 = 5;
 
-/// Returns the name of the lock of a segment of memory, by the segment's number.
+/// Returns the name of the lock of the segment of memory with the number `segment`.
 pub fn segment_lock(segment: u32) -> LockName {
     LockName { space: segment, kind: KIND_SEGMENT, hash: 0 }
 }
@@ -64,14 +64,14 @@ impl TxnSession {
     }
 
     /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `when_logged` is
-    /// called before the segments' locks are released. It gets the LSN of the decision, which the segments then follow.
-    /// It gets `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`): the
-    /// segments must then ask later.
+    /// called before the segments' locks are released. It gets the LSN of the decision, which the segments then follow,
+    /// or `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`): the segments
+    /// must then ask for the decision later.
     ///
     /// # Errors
     /// `Log`. If the commit record was not written, the transaction still runs. If it was
-    /// ([`TxnSession::commit_record`] returns it), the transaction is over, or its session has died; it may be lost
-    /// with the machine, as the error states.
+    /// written ([`TxnSession::commit_record`] returns it), the transaction is over, or its session has died; a crash of
+    /// the machine may undo the transaction, as the error states.
     pub fn commit_joined(
         &self,
         managers: &Managers,
@@ -103,8 +103,8 @@ impl TxnSession {
             Ok(()) => {
                 self.leave_if_given_up();
                 when_logged(Some(lsn));
-                // Forgotten before the locks are released: a later repair of this session must not take the next
-                // session that joins a segment for this session.
+                // The list is cleared before the locks are released: a later repair of this session must not touch a
+                // segment that the next session has joined.
                 self.slot().forget_segments();
             }
             Err(_) => {
@@ -141,9 +141,9 @@ impl TxnSession {
         Ok(Committed { lsn })
     }
 
-    /// Leaves the call if the region was given up. A segment must not follow a decision that only a given-up region
-    /// has: the session that makes the region anew may not find it (PROTOCOLS D13). A decision published before that is
-    /// found, so a segment that follows it now is right.
+    /// Leaves the call if the region was given up. A segment must not follow a decision that only an abandoned
+    /// region has: the session that rebuilds the region may not find the decision (PROTOCOLS D13). A decision that was
+    /// published before the region was given up is found, so a segment may follow it.
     fn leave_if_given_up(&self) {
         if !planted("txn: a session in a broken region commits segments") {
             self.session().leave_if_broken();

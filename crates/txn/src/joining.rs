@@ -1,7 +1,7 @@
 //! Sessions join the environment with a slot and a locker, and leave it.
 //!
 //! A slot is in the header's free list, or has an owner: one section changes both. A locker is made before its slot is
-//! taken, and freed after its slot was given back.
+//! taken, and freed after its slot is freed.
 //!
 //! If a session dies while it joins or leaves, the repair ends a locker that names the session and belongs to no slot.
 
@@ -69,7 +69,7 @@ impl Managers {
     pub(crate) fn leave_slot(&self, txn: TxnSession) -> Session {
         let (session, slot, index, locker) = txn.into_parts();
         if session.is_dead() || State::from_word(slot.state.get()) != State::Idle {
-            // The session died in a section or in mid-transaction: the repair gives back all that it holds.
+            // The session died in a section or in a transaction: the repair releases all that the session holds.
             session.mark_dead();
             return session;
         }
@@ -88,7 +88,8 @@ impl Managers {
         section.close();
         failpoint("txn: slot free, table latched");
         drop(guard);
-        // Last: if the session dies before this, its locker belongs to a dead session and to no slot.
+        // The locker is freed last: if the session dies before this, its locker belongs to a dead session and to no
+        // slot.
         failpoint("txn: slot free, locker not");
         self.locks.free_locker(&session, locker);
         session.set_owing(false);
@@ -102,7 +103,8 @@ impl Managers {
         let is_fresh = header.free.get() == 0;
         if is_fresh && used == u64::from(self.txns.slots.capacity()) {
             self.txns.slots.grow()?;
-            // If the session dies here: the new slots are above the used ones, and so the next session finds them.
+            // If the session dies here: the new slots have higher numbers than the used slots, so the next session
+            // finds them.
             if planted("txn: new slots are lost when their maker dies") {
                 header.used.publish(self.txns.slots.capacity().into());
             }
@@ -117,7 +119,7 @@ impl Managers {
             false => header.free.set(&mut section, slot.next_free.get()),
         }
         failpoint("txn: slot off the list, without owner");
-        // Before the owner: a session that sees the slot's owner finds the locker that goes with it.
+        // The locker is stored before the owner: a session that sees the slot's owner also sees that owner's locker.
         slot.locker.set(&mut section, locker.0);
         failpoint("txn: slot taken, without its owner");
         slot.owner.set(&mut section, session.id());

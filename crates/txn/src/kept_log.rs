@@ -1,16 +1,16 @@
 //! The log that is kept for a copy: a backup needs all log from a checkpoint before its first page is copied until the
 //! backup ends.
 //!
-//! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot states the LSN from which on the log is kept.
-//! The word goes with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads these
-//! words before it gives log up.
+//! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot has the LSN from which on the log is kept.
+//! The word is cleared with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads
+//! these words before it gives log up.
 //!
-//! The log is kept while other sessions go on. First the session stores in the word where the log begins now, then it
-//! takes a checkpoint itself. Checkpoints come one after the other. So a checkpointer that had read the words before
-//! has ended, and has given up its part of the log; every later checkpointer sees the word. The copy needs the same log
-//! as a restart after this checkpoint, and the word is moved up to there.
+//! The log is kept while other sessions continue. First the session stores the LSN of the log's present beginning in
+//! the word. Then it takes a checkpoint itself. Only one checkpoint runs at a time. So a checkpointer that had read the
+//! words before the store has ended, and has recycled its part of the log; every later checkpointer sees the word. The
+//! copy needs the same log as a restart after this checkpoint, so the word is then raised to the beginning of that log.
 //!
-//! If the session dies here: its repair gives the slot back, and the word with it.
+//! If the session dies here: its repair frees the slot and clears the word.
 
 use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, Instant};
@@ -20,13 +20,13 @@ use rio::{failpoint, planted};
 
 use crate::{Checkpointed, Error, Managers, Result, TxnSession};
 
-/// The longest wait for another session's checkpoint: it may have all of a large cache to write.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// The pause between two looks.
-const MOMENT: Duration = Duration::from_millis(1);
+/// The longest wait for another session's checkpoint, which may have to write all of a large cache.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(300);
+/// The pause between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Managers {
-    /// Keeps the log for the session, until [`Managers::end_copy`], from `from` on, where a record begins. Takes a
+    /// Keeps the log for the session from `from` on, where a record begins, until [`Managers::end_copy`]. Takes a
     /// checkpoint.
     ///
     /// # Errors
@@ -43,8 +43,8 @@ impl Managers {
         Ok(())
     }
 
-    /// Takes a checkpoint, and keeps the log that a restart from there needs, until [`Managers::end_copy`]. A copy of
-    /// the files from now on, with this log, is complete. The session holds no other copy.
+    /// Takes a checkpoint, and keeps the log that a restart from it needs, until [`Managers::end_copy`]. Copies of the
+    /// files that are made from now on are complete together with this log. The session holds no other copy.
     ///
     /// # Errors
     /// The errors of a checkpoint; `CheckpointHeld`.
@@ -59,7 +59,7 @@ impl Managers {
         txn.slot().kept_from.publish(Lsn::NONE);
     }
 
-    /// Takes a checkpoint and gives up the log's files below `end` that are not needed, also those that the settings
+    /// Takes a checkpoint and recycles the log's files below `end` that are not needed, even files that the settings
     /// keep.
     ///
     /// # Errors
@@ -70,8 +70,8 @@ impl Managers {
 
     fn pin_log(&self, txn: &TxnSession, from: Lsn) -> Result<Checkpointed> {
         txn.slot().kept_from.publish(from);
-        // Pairs with the fence of a checkpointer: either it sees the word, or this session takes its checkpoint
-        // afterwards.
+        // Pairs with the fence of a checkpointer: either the checkpointer sees the word, or this session takes its
+        // checkpoint afterwards.
         fence(Ordering::SeqCst);
         failpoint("kept log: setting noted, no checkpoint");
         let taken = self.own_checkpoint(txn, self.kept_by_setting()).inspect_err(|_| self.end_copy(txn))?;
@@ -86,11 +86,11 @@ impl Managers {
             if let Some(taken) = self.checkpoint_keeping(txn, kept)? {
                 return Ok(taken);
             }
-            if begun.elapsed() >= PATIENCE {
+            if begun.elapsed() >= CHECKPOINT_TIMEOUT {
                 let holder = self.processes.describe(self.txns.header.checkpointer.load());
-                return Err(Error::CheckpointHeld { holder, seconds: PATIENCE.as_secs() });
+                return Err(Error::CheckpointHeld { holder, seconds: CHECKPOINT_TIMEOUT.as_secs() });
             }
-            txn.session().sleep(MOMENT);
+            txn.session().sleep(RETRY_PAUSE);
         }
     }
 
@@ -108,11 +108,11 @@ impl Managers {
         // As in `pin_log`.
         fence(Ordering::SeqCst);
         let slots = self.txns.slots.iter();
-        // Acquire: a session that sees the word gone finds the copy done.
+        // Acquire: a session that sees the word cleared also sees the copy finished.
         slots.map(|slot| slot.kept_from.load()).filter(|&from| from != Lsn::NONE).fold(none, Lsn::min)
     }
 
-    /// Returns the LSN from which on the settings keep the log's files. No record need begin there.
+    /// Returns the LSN from which on the settings keep the log's files. It need not be the beginning of a record.
     pub(crate) fn kept_by_setting(&self) -> Lsn {
         match self.txns.header.keep_log.load().max(self.settings.keep_log_bytes) {
             0 => Lsn::new(u64::MAX),

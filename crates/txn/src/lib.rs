@@ -4,9 +4,9 @@
 //! memory, and directs commit and abort. It names no access method: the [`RecordTable`] defines what a log record
 //! means, how it is repeated and how it is undone (LIBTP 3.2.6).
 //!
-//! The files read in this order: [`slot`](mod@slot) (the shared state), `session` (sessions that run transactions),
-//! `change` (the one driver of every page change), `commit`, `answered_from_memory`, `abort`, `savepoint`, `snapshot`
-//! (reads without locks), `shortcuts`, `checkpoint`, `recovery`.
+//! The order in which to read the files: [`slot`](mod@slot) (the shared state), `session` (sessions that run
+//! transactions), `change` (the one driver of every page change), `commit`, `answered_from_memory`, `abort`,
+//! `savepoint`, `snapshot` (reads without locks), `shortcuts`, `checkpoint`, `recovery`.
 #![forbid(unsafe_code)]
 
 mod abort;

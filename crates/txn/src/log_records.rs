@@ -11,16 +11,16 @@ pub const COMMIT: u16 = 16;
 /// The transaction's changes are all undone. Body: empty.
 pub const ABORT_END: u16 = 17;
 /// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction,
-/// and for each segment of memory that may not know of a commit.
+/// then three words for each segment of memory that may not know of a commit.
 pub const CHECKPOINT: u16 = 18;
-/// The fates of databases. In a transaction they count when it commits, and its commit record is the next record;
-/// without a transaction they count at once. Body: see `databases`.
+/// The fates of databases. In a transaction they take effect when it commits, and its commit record is the next record;
+/// without a transaction they take effect at once. Body: see `databases`.
 pub const DATABASES: u16 = 20;
 /// The changes of a transaction that restart could not undo, because a file was missing. Body: the transaction, its
 /// first record, and two words for each change (`recovery/left`).
 pub const LEFT: u16 = 21;
 
-/// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
+/// Header flag of a compensation record: its body begins with the LSN at which undo continues.
 pub const CLR_FLAG: u16 = 1;
 
 /// A transaction that was running when the checkpoint was taken.
@@ -48,11 +48,11 @@ pub struct OpenOutcome {
 /// The contents of a checkpoint record.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Checkpoint {
-    /// The tail when it began: later records are not counted in `running`.
+    /// The log's tail when the checkpoint began. `running` does not include later records.
     pub begin_lsn: Lsn,
     /// Redo starts here.
     pub redo_point: Lsn,
-    /// Identifiers below are used up.
+    /// The next identifier: smaller identifiers are used up.
     pub next_id: u64,
     /// Running transactions that had logged something.
     pub running: Vec<CheckpointEntry>,
@@ -62,7 +62,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     /// Returns the record's body: begin LSN, redo point, next identifier, count, then three words for each transaction,
-    /// then three for each segment.
+    /// then three words for each segment.
     pub fn encode(&self) -> Vec<u8> {
         let head = [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64];
         let running =

@@ -1,6 +1,6 @@
-//! The managers of one environment, as one process sees them: the bundle that the layers above get.
+//! One process's handles to the managers of an environment: the bundle that the layers above get.
 //!
-//! Three types name each other, and so stand in one folder: the bundle has the table of record types, a type's undo
+//! Three types refer to each other, and so are in one folder: the bundle has the table of record types, a type's undo
 //! gets a [`Change`](record_table::Change), and a change has the bundle.
 
 pub(crate) mod record_table;
@@ -22,21 +22,22 @@ use crate::Result;
 /// Settings of the transaction manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// A checkpoint is due when this much log was written since the last.
+    /// The log bytes since the last checkpoint at which the next checkpoint is due.
     pub checkpoint_log_bytes: u64,
     /// Whether the lock manager gets the number of log bytes of each transaction, to choose victims by it.
     pub count_log_bytes: bool,
     /// Threads that repeat history at a restart. If unset, the length of the log and the number of processors decide.
     pub recovery_threads: Option<u32>,
-    /// Log bytes that are kept for snapshots, with the ghosts and replaced values that were given up in that part of
-    /// the log.
+    /// Log bytes that are kept for snapshots, and with them the ghosts and replaced values that are of that part of the
+    /// log.
     pub snapshot_log_bytes: u64,
     /// How long that log is kept for one snapshot.
     pub snapshot_age: Duration,
     /// `snapshot_log_bytes` and `snapshot_age`, if the program or libtp.toml sets them: then every process keeps that
     /// much.
     pub asked_for_snapshots: (Option<u64>, Option<Duration>),
-    /// Log bytes that are kept behind the tail, needed or not: for a backup of the log since the last backup.
+    /// Log bytes before the tail that are kept even if they are not needed: for a backup of the log since the last
+    /// backup.
     pub keep_log_bytes: u64,
     /// Nothing is logged and nothing is locked: the paper's NOTP (LIBTP 5.1.1), for measurements.
     #[cfg(feature = "unprotected")]
@@ -71,7 +72,7 @@ pub struct Managers {
     pub locks: LockManager,
     /// Pages.
     pub buffers: BufferManager,
-    /// Every log-record type this process knows.
+    /// Every log-record type that this process knows.
     pub types: RecordTable,
     /// Settings.
     pub settings: Settings,
@@ -114,7 +115,7 @@ impl Managers {
         self.spares.keep(&self.processes, self.buffers.largest_page_bytes())
     }
 
-    /// Replaces spares that have died, and prepares all for larger pages. Does nothing if no spares are kept.
+    /// Replaces spares that have died, and prepares all spares for larger pages. Does nothing if no spares are kept.
     ///
     /// # Errors
     /// As [`Managers::keep_spares`].
@@ -122,7 +123,7 @@ impl Managers {
         self.spares.refill(&self.processes, self.buffers.largest_page_bytes())
     }
 
-    /// Ends the spares, before this process gives its seat back: after that, other processes would take them for dead.
+    /// Ends the spares, before this process releases its seat: after that, other processes would consider them dead.
     pub fn drop_spares(&self) {
         self.spares.drop_all();
     }

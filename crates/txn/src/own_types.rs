@@ -1,4 +1,4 @@
-//! The transaction manager's own log-record types. Their records change no page: redo and undo pass over them.
+//! The transaction manager's own log-record types. Their records change no page, so redo and undo skip them.
 
 use crate::application::Applications;
 use crate::log_records::{databases, left, segments_of, Checkpoint, ABORT_END, CHECKPOINT, COMMIT, DATABASES, LEFT};

@@ -28,16 +28,16 @@ pub struct Offer {
     pub session: SessionId,
 }
 
-/// Returns the word that a slot has, beside its offering session, while its transaction is offered. It is not zero, and
-/// not the word that an earlier offer has left there.
+/// Returns the value of a slot's word `offered` while its transaction is offered. The value is not zero, and differs
+/// from the value of an earlier offer.
 fn mark(txn: TxnId) -> u32 {
     u32::try_from(txn.raw() & u64::from(u32::MAX)).unwrap_or(0).max(1)
 }
 
 impl TxnSlot {
     /// Returns whether the slot's transaction is offered. The offer is over as soon as the slot has another owner than
-    /// the offering session: the session that takes the transaction over, or undoes it for a dead session, works in it
-    /// before the mark is gone.
+    /// the offering session: a session that takes the transaction over, or undoes it for a dead session, works in the
+    /// transaction before it clears the mark.
     pub(crate) fn is_offered(&self) -> bool {
         let is_by_owner = self.offered_by.load() == self.owner.load();
         self.offered.load() == mark(self.id.load())
@@ -49,7 +49,7 @@ impl TxnSession {
     /// Offers the running transaction. From here on this session does nothing in it: it waits until another session has
     /// taken the transaction over ([`Managers::is_taken`]), or takes the offer itself as any other session would.
     pub fn offer(&self) -> Offer {
-        debug_assert!(self.session().latch_count() == 0, "a session with a latch is at work");
+        debug_assert!(self.session().latch_count() == 0, "a session that offers its transaction holds no latch");
         self.slot().offered_by.publish(self.session().id());
         self.slot().offered.publish(mark(self.id()));
         failpoint("pass: offered, offer not returned");

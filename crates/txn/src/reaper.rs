@@ -1,16 +1,16 @@
 //! The reaper: repairs the remains of a dead session in the managers, while other sessions work (docs/design/0004).
 //!
 //! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that it had appended is
-//! redone on each of its pages that is older, then its latches are given back. This half needs only the latches and
-//! notes that the dead session holds. It is done by a session that waits for one of these latches; or else by the
-//! logical half, which first does it for every dead session. *Logical*: the dead session's transaction ends according
-//! to its last record, its locks are released, its pins are taken off, its slot is freed. This half needs latches, and
-//! is done by a session that holds none: a background thread of any process, the next session to open or to leave, or a
-//! session that has waited long for a lock.
+//! redone on each of its pages that is older, then its latches are released. This half needs only the latches and
+//! notes that the dead session holds. It is done by a session that waits for one of these latches; otherwise by
+//! the session that does the logical half, first for every dead session. *Logical*: the dead session's transaction ends
+//! according to its last record, its locks and its pins are released, and its slot is freed. This half needs latches,
+//! and is done by a session that holds no latch: a background thread of any process, the next session to open or
+//! to leave, or a session that has waited long for a lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
-//! next session goes on. A transaction that the repairing session had adopted then counts as a transaction of that dead
-//! session.
+//! next session continues the repair. A transaction that the repairing session had adopted then counts as a transaction
+//! of that dead session.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
@@ -36,9 +36,9 @@ const NOTED_MOMENT: Duration = Duration::from_millis(2);
 pub struct Reaped {
     /// Dead sessions whose slots are free now.
     pub sessions: u32,
-    /// Their transactions that had committed and were finished.
+    /// The committed transactions of dead sessions that were finished.
     pub finished: u32,
-    /// Their transactions that were undone.
+    /// The transactions of dead sessions that were undone.
     pub undone: u32,
 }
 
@@ -60,7 +60,7 @@ impl Repairer for Reaper {
     fn repair_all(&self, by: &Session) {
         let Some(managers) = self.0.upgrade() else { return };
         if let Err(error) = managers.reap_as(by, Instant::now()) {
-            tracing::warn!(%error, "a dead session could not be repaired wholly; the repair is tried again");
+            tracing::warn!(%error, "a dead session could not be repaired completely; the repair is tried again");
         }
     }
 
@@ -70,7 +70,7 @@ impl Repairer for Reaper {
 }
 
 impl Managers {
-    /// Makes this handle repair the dead sessions that its sessions meet.
+    /// Makes this handle repair the dead sessions that its sessions wait for.
     pub(crate) fn become_repairer(self: &Arc<Managers>) {
         self.processes.set_repairer(Box::new(Reaper(Arc::downgrade(self))));
         let own = Arc::downgrade(self);
@@ -84,7 +84,7 @@ impl Managers {
         slots.any(|slot| self.processes.exists(slot.owner.load()) && slot.locker.load() == locker.0)
     }
 
-    /// Repairs every dead session, as far as no other living session is repairing it. The caller holds no latch.
+    /// Repairs every dead session that no other living session is repairing. The caller holds no latch.
     ///
     /// # Errors
     /// A transaction could not be undone, or a record could not be redone: the next call tries again.
@@ -157,7 +157,7 @@ impl Managers {
             let slot = self.txns.slots.at(index);
             assert!(!is_orphan(&|| slot.owner.load()), "transaction slot {index} belongs to no session");
         }
-        // Asked twice: the locker may have been taken over in between, and its slot be free by now.
+        // The owner is checked twice: the locker may have been taken over in between, and its slot may be free now.
         let is_orphan =
             |locker, owner: &dyn Fn() -> SessionId| is_orphan(owner) && !self.is_in_a_slot(locker) && is_orphan(owner);
         if let Some(locker) = self.locks.find_locker(is_orphan) {
@@ -165,7 +165,7 @@ impl Managers {
         }
     }
 
-    /// Does a repair that only a broken region can make fail. If it fails, the region is given up and made anew from
+    /// Does a repair that only a broken region can make fail. If it fails, the region is given up and rebuilt from
     /// disk and log (PROTOCOLS D13), and the caller leaves the region by unwinding.
     fn give_up_on_failure(&self, repair: impl FnOnce() -> Result<()>) {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
@@ -183,7 +183,7 @@ impl Managers {
         resume_unwind(Box::new(Broken));
     }
 
-    /// Declares the region broken: it is given up and made anew from disk and log (PROTOCOLS D13).
+    /// Declares the region broken: it is given up and rebuilt from disk and log (PROTOCOLS D13).
     pub fn give_up(&self, why: &str) {
         if !self.region.is_broken() {
             tracing::error!(why, "the shared memory is broken; it is made anew from the log");
@@ -191,7 +191,7 @@ impl Managers {
         self.processes.declare_broken();
     }
 
-    /// Rolls back a dead session's section, redoes its noted record, and gives its latches back. Takes no latch.
+    /// Rolls back a dead session's section, redoes its noted record, and releases its latches. Takes no latch.
     pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
         self.check_structures().map_err(|what| Error::Broken { what })?;
         self.repair_repairers(by, dead)?;
@@ -228,7 +228,7 @@ impl Managers {
         let mut all = vec![dead];
         while let Some(repairer) = all.last().and_then(|&one| self.processes.dead_repairer(one)) {
             if all.contains(&repairer) {
-                // The session that took the right was alive when the other was dead.
+                // A session takes the right only while it is alive, so two dead sessions cannot repair each other.
                 return Err(Error::Broken { what: format!("{dead} and {repairer} died repairing each other") });
             }
             all.push(repairer);
@@ -246,8 +246,9 @@ impl Managers {
         let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
         if !planted("txn: repair does not redo the noted record") {
-            // In the dead session's own name: if this session dies here, the dead session's undo log has the stores to
-            // roll back. In this session's name the redo would be rolled back, too, since dead repairers come first.
+            // The redo uses the dead session's undo log: if this session dies here, the repair of the dead session
+            // rolls the stores back. In this session's undo log, they would be rolled back too, since dead repairers
+            // come first.
             redo_held(self, dead_session.session(), dead_session.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
@@ -272,8 +273,8 @@ impl Managers {
     }
 
     /// Reads the record that a dead session had noted. The record is nearly always in memory. If it is not, an error of
-    /// the disk may be temporary. If the error stays, the caller gives the region up, and the waiting sessions get the
-    /// error when the next region is made: better than a latch that is never given back.
+    /// the disk may be temporary. If the error stays, the caller discards the region, and the waiting sessions get the
+    /// error when the next region is made. Otherwise they would wait for ever for a latch.
     fn read_noted(&self, lsn: Lsn) -> Result<Record> {
         let mut tries = 1..NOTED_TRIES;
         loop {
@@ -321,7 +322,7 @@ impl Managers {
             let ended = self.end_for_the_dead(&session, reaped);
             if let Err(Error::Unregistered { .. } | Error::OtherType { .. }) = ended {
                 // The adopting session is marked dead below, and its transaction goes to the next session that repairs
-                // it.
+                // the adopting session.
                 applications.leave(txn);
             }
             if ended.is_err() {
@@ -332,7 +333,7 @@ impl Managers {
             ended?;
         }
         if !is_whole {
-            // Its locks stay until a process undoes its changes (docs/design/0019).
+            // The transaction's locks stay until a process undoes its changes (docs/design/0019).
             return Ok(());
         }
         failpoint("repair: no transaction left, lockers left");
@@ -362,8 +363,8 @@ impl Managers {
         }
     }
 
-    /// Returns the type of a transaction's last record. The end of the transaction depends on that record alone, so the
-    /// LSN in its slot must name a record of the transaction.
+    /// Returns the type of a transaction's last record. The end of the transaction depends only on that record, so the
+    /// LSN in its slot must be the LSN of a record of the transaction.
     pub(crate) fn last_kind(&self, txn: TxnId, last: Lsn) -> Result<u16> {
         let broken = |what: String| Err(Error::Broken { what });
         match self.log.read(last) {
@@ -398,8 +399,8 @@ impl Managers {
                     self.complete_commit(session.session(), session.slot(), commit, has_memory)?;
                 }
                 failpoint("repair: committed, locks held");
-                // In this order: the next repair must not carry out a drop or a renaming again after the locks are
-                // released.
+                // The transaction ends before its locks are released: the next repair must not carry out a drop or a
+                // renaming again after that.
                 session.end(self);
                 failpoint("repair: ended, locks held");
                 self.locks.unlock_all(session.session(), session.locker());

@@ -1,11 +1,11 @@
-//! Restart: it brings the environment from the state of a crash to the state that was committed, no more and no less.
+//! Restart: it brings the environment from its state after a crash to the committed state.
 //!
-//! ARIES, each part in its file. [`look`](mod@look) reads the log before anything is written, so that a restart that
-//! is to be refused changes nothing. [`analysis`] finds the transactions that did not end. [`history`] reads the log once
-//! and deals its page changes out. [`redo`] repeats the changes, page by page, where the page is older. [`undo`] undoes
-//! the losers with the code of an abort, in the files that exist ([`left`]). Not in the paper in this form; LIBTP 3.1.1
-//! gives the protocol (before and after images, write-ahead). The access methods are reached through the record table
-//! alone. A crash during restart is one more crash: every part may be repeated.
+//! The algorithm is ARIES. [`look`](mod@look) reads the log before anything is written, so a restart that must be
+//! refused changes nothing. [`analysis`] finds the transactions that did not end. [`history`] reads the log once and
+//! distributes its page changes. [`redo`] repeats the changes, page by page, on pages that are older than the change.
+//! [`undo`] undoes the losers with the code of an abort, in the files that exist ([`left`]). LIBTP 3.1.1 has the
+//! protocol (before and after images, write-ahead), but not this algorithm. Recovery calls the access methods only
+//! through the record table. After a crash during a restart, the next restart may repeat every part.
 
 mod analysis;
 mod batch;
@@ -26,13 +26,13 @@ use crate::{Managers, Result, TxnSession};
 /// The result of a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Where redo began.
+    /// The LSN at which redo began.
     pub redo_from: Lsn,
-    /// The end of the log that it found.
+    /// The end of the log.
     pub end: Lsn,
     /// Records read by redo.
     pub records: u64,
-    /// Page changes repeated; the others were on the page already.
+    /// Page changes that were repeated. All other page changes were on their pages already.
     pub redone: u64,
     /// Transactions undone.
     pub undone: u64,
@@ -60,7 +60,8 @@ pub fn restart(
     for open in found.open.values() {
         managers.note_open(txn.session(), *open)?;
     }
-    // Before the losers: no loser has changed a database that another transaction has dropped.
+    // This may come before the undo of the losers: no loser has changed a database that another transaction has
+    // dropped.
     managers.settle_databases(txn.session(), std::mem::take(&mut found.decided))?;
     recovered.undone = undo::undo_losers(managers, txn, &found)?;
     Ok(recovered)

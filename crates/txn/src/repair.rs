@@ -1,13 +1,13 @@
-//! Repair when every session is dead and the region is still there: nothing is replayed (PROTOCOLS L6).
+//! Repair when every session is dead and the region is still there: no log is replayed (PROTOCOLS L6).
 //!
-//! The process manager has rolled back the open sections, and the managers have given back their latches and pins. The
-//! rest is done here, in this order. Notes of appends that were never published are forgotten, because this process
-//! appends at the LSNs that they name. Each record that a dead session had appended but not finished is redone on each
+//! The process manager has rolled back the open sections, and the managers have reset their latches and pins. The rest
+//! is done here, in this order. Notes of appends that were never published are cleared, because this process appends at
+//! the same LSNs. Each record that a dead session had appended but not finished is redone on each
 //! of its pages that is older (PROTOCOLS D3, D4). Then each transaction ends according to its last record (PROTOCOLS
 //! D6).
 //!
-//! If the process dies here: redo goes by page LSN and undo by compensations, so the next process that opens the
-//! environment does the rest.
+//! If the process dies here: redo skips pages that have the change (by their LSN), and undo skips changes that have a
+//! compensation, so the next process that opens the environment does the rest.
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{AloneRepair, Rank, SessionId};
@@ -23,7 +23,7 @@ use crate::{Error, Managers, Result, TxnSession};
 pub struct Repaired {
     /// Appended records whose page changes were completed.
     pub redone: u64,
-    /// Transactions that had committed and were finished.
+    /// Committed transactions that were finished.
     pub finished: u64,
     /// Transactions undone.
     pub undone: u64,
@@ -35,7 +35,7 @@ impl Managers {
         self.txns.header.latch.reset_alone();
         self.txns.header.checkpointer.publish(SessionId::NONE);
         // The process that closed the environment may have died before it removed the region: then the control file
-        // states a clean close, and must be written again before the next such commit.
+        // states a clean close, and must be written again before the next commit that is answered from memory.
         if !planted("txn: the control file does not record Rio commits after a repair") {
             self.txns.header.rio.publish(0);
         }
@@ -66,7 +66,7 @@ impl Managers {
             failpoint("alone: redone, not the transaction's last");
             self.adopt_note(id, lsn);
         }
-        // The notes stay until the end: they name finished records from here on.
+        // The notes stay until the end: from here on, their records are finished.
         self.buffers.all_repeated();
         failpoint("alone: all redone, nothing ended");
         for index in 1..=self.txns.slots.capacity() {
@@ -91,7 +91,8 @@ impl Managers {
     }
 
     /// Ends the transaction of a slot according to its last record. An earlier repair that died, or failed, may have
-    /// adopted the transaction: then two slots name it, and the later record of the two is its last.
+    /// adopted the transaction: then two slots name the transaction, and the later of their last records is its last
+    /// record.
     fn end_slot(&self, session: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
         let slot = self.txns.slots.at(index);
         let id = slot.id.get();
@@ -116,9 +117,9 @@ impl Managers {
                     failpoint("alone: adopted, not undone");
                 }
             }
-            // Before anything is undone: when the undo is over, this session's slot is idle. If another slot still
-            // named the transaction, by a record from before the undo or by a noted record, all would be undone once
-            // more.
+            // The other slots are cleared before anything is undone: when the undo is over, this session's slot is
+            // idle. If another slot still named the transaction, with a last record from before the undo, the
+            // transaction would be undone again.
             let others = named().filter(|(other, _)| *other != session.slot_index());
             others.for_each(|(_, other)| other.id.publish(TxnId::NONE));
             failpoint("alone: other slots cleared of the transaction, not undone");

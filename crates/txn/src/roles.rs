@@ -5,7 +5,7 @@ use rio::{Region, Word};
 
 use crate::Managers;
 
-/// A role that one session has at a time. Given back when dropped.
+/// A role that one session has at a time. Released when this value is dropped.
 pub(crate) struct Role<'m> {
     pub(crate) region: &'m Region,
     pub(crate) word: &'m Word<SessionId>,
@@ -17,7 +17,7 @@ impl Drop for Role<'_> {
         if leaves_roles(self.region) {
             return;
         }
-        // A refusal means that this session was taken for dead: the role is another session's.
+        // A failure means that another session considered this session dead and took the role over.
         let _ = self.word.compare_exchange(self.me, SessionId::NONE);
     }
 }

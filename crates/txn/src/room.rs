@@ -1,10 +1,10 @@
-//! Room in the log where the disk is full (PROTOCOLS D11).
+//! Room in the log when the disk is full (PROTOCOLS D11).
 //!
-//! Not in the paper. Before a change is refused for lack of log space, a checkpoint is tried: it frees the log that no
-//! restart needs, and the disk gets the blocks back. A change that frees space may also use the room that the log keeps
-//! back ([`Session::begin_freeing`](libtp_process::Session::begin_freeing)).
+//! Not in the paper. Before a change is refused for lack of log space, a checkpoint is tried: it recycles the log that
+//! no restart needs, or returns its blocks to the disk. A change that frees space may also use the room that the log
+//! reserves for such changes ([`Session::begin_freeing`](libtp_process::Session::begin_freeing)).
 //!
-//! Holds no latch: room is asked for before the first latch.
+//! No latch is held here: room is asked for before the first latch.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::{Managers, Result, TxnSession};
 /// The longest wait of a session for another session's checkpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(2);
-/// How often a session asks again after a checkpoint.
+/// The number of times that a session asks again after a checkpoint.
 const TRIES: usize = 5;
 
 impl Managers {
-    /// Asks the log for room, and again after a checkpoint where the disk is full.
+    /// Asks the log for room; if the disk is full, asks again after a checkpoint.
     ///
     /// # Errors
     /// The log's errors.
@@ -56,8 +56,7 @@ impl Managers {
         // and the caller gets that refusal.
         for _ in 0..TRIES {
             let is_freed = self.free_log(txn).unwrap_or(false);
-            // The session asks again in any case: another session's checkpoint may have ended between the refusal and
-            // the look.
+            // The session asks again in any case: another session's checkpoint may have ended after the refusal.
             match ask() {
                 Err(again @ Full { .. }) => refusal = again,
                 answer => return Ok(answer?),
@@ -70,8 +69,8 @@ impl Managers {
     }
 
     /// Takes a checkpoint, if it would free enough log to be worth its work, or waits for the end of another session's
-    /// checkpoint. Returns whether a checkpoint was taken. If none is worth its work, the disk gets back the blocks of
-    /// unneeded log that the last checkpoint kept because the log had enough room then.
+    /// checkpoint. Returns whether a checkpoint was taken. If a checkpoint is not worth its work, frees the disk
+    /// blocks of unneeded log that the last checkpoint kept because the log had enough room then.
     ///
     /// # Errors
     /// As [`Managers::checkpoint`].
@@ -88,7 +87,7 @@ impl Managers {
             } else if was_held {
                 return Ok(true);
             } else if !self.is_checkpoint_worth() {
-                // Another session may have begun a checkpoint since the look: this session waits for its end.
+                // If another session has begun a checkpoint since, this session waits for its end.
                 if self.give_back_log(txn)? {
                     return Ok(false);
                 }

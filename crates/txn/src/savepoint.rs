@@ -1,4 +1,4 @@
-//! Savepoints: a transaction undoes its changes since a mark, and goes on.
+//! Savepoints: a transaction undoes its changes since a mark, and continues.
 //!
 //! Paper: LIBTP, section 6, has nested transactions as future work. Going back to a savepoint is an abort that stops at
 //! the mark. Each change is undone with a compensation record, which states where undo continues. So a later abort, or
@@ -14,9 +14,9 @@ use crate::{Managers, Result, TxnSession};
 /// A place in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its last record then; `Lsn::NONE` if it had logged nothing.
+    /// The transaction's last record at this place; `Lsn::NONE` if it had logged nothing.
     last: Lsn,
-    /// The log space that undoing it would have taken.
+    /// The log space that an undo of the transaction would have taken at this place.
     undo_bytes: u64,
 }
 

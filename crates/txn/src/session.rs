@@ -1,7 +1,7 @@
-//! A session that runs transactions: a process-manager session with a slot and a locker of its own.
+//! A session that runs transactions: a process-manager session with a transaction slot and a locker.
 //!
-//! One transaction at a time. A program's threads take such sessions from a pool (in the door crate) and give them
-//! back, so beginning and ending a transaction allocates nothing and touches no shared list.
+//! It runs one transaction at a time. A program's threads take such sessions from a pool (in the crate `libtp`) and
+//! return them, so beginning and ending a transaction allocates nothing and touches no shared list.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,10 +22,10 @@ pub struct TxnSession {
     id_end: Cell<u64>,
     /// The buffer in which log records are put together.
     scratch: RefCell<RecordBuffer>,
-    /// A buffer for values, lent and given back.
+    /// A buffer for values that callers borrow.
     spare: Cell<Vec<u8>>,
     entered: Entered,
-    /// Places to look at when the running transaction has committed, see [`TxnSession::note_for_later`].
+    /// Places to visit after the commit of the running transaction: see [`TxnSession::note_for_later`].
     after_commit: RefCell<Vec<(u32, Vec<u8>)>>,
     /// How long the session waits for locks.
     wait: Cell<Wait>,
@@ -38,30 +38,30 @@ pub struct TxnSession {
     pub(crate) last_horizon: Cell<Lsn>,
 }
 
-/// The files on which the running transaction is known to hold an intent lock, and those on which the locker keeps one,
-/// in private memory: this saves a look at the lock table for every record.
+/// The files on which the running transaction is known to hold an intent lock, and the files on which the locker keeps
+/// an intent lock. With this copy in private memory, not every record needs an access to the lock table.
 ///
 /// A cell has the file (high half), the kept lock's number (bits 16 to 23), the owner's bits that the kept lock covers
-/// (bits 8 to 15), and those that the transaction holds (bits 0 to 7). Zero is no file.
+/// (bits 8 to 15), and the owner's bits for the locks that the transaction holds (bits 0 to 7). Zero is no file.
 #[derive(Default)]
 struct Entered {
     /// By the file's number modulo the number of cells.
     files: [Cell<u64>; ENTERED_FILES],
     /// The epoch in which the kept locks were learnt.
     epoch: Cell<u64>,
-    /// The number of locks from which on the owner wants to trade them for fewer.
+    /// The number of locks from which on the owner wants to replace them by fewer locks.
     escalate_at: Cell<u32>,
     /// The number of calls that found a noted lock.
     calls: Cell<u32>,
 }
 
-/// The most notes that a transaction leaves.
+/// The largest number of notes for after the commit.
 const FOR_LATER_MAX: usize = 1024;
 
-/// One call in this number counts the transaction's locks.
+/// One of this number of calls counts the transaction's locks.
 const COUNTED_EVERY: u32 = 32;
 
-/// How many databases a transaction uses at once, usually.
+/// The number of databases that a transaction usually uses at most.
 const ENTERED_FILES: usize = 8;
 
 /// The bits of a cell that end with the transaction.
@@ -101,7 +101,7 @@ impl TxnSession {
         (self.session, self.slot, self.index, self.locker)
     }
 
-    /// Returns the next identifier. `more` reserves a block of them, and returns the first.
+    /// Returns the next identifier. `more` reserves a block of identifiers, and returns the first.
     #[inline]
     pub(crate) fn take_id(&self, more: impl FnOnce() -> u64) -> TxnId {
         if self.id_next.get() == self.id_end.get() {
@@ -135,14 +135,14 @@ impl TxnSession {
     /// transaction.
     pub(crate) fn noted_in_commit(&self) -> Option<(Lsn, TxnId)> {
         let (lsn, txn) = self.session.last_noted();
-        // The slot may be another session's by now, so it is not read.
+        // The slot may be another session's now, so it is not read.
         let is_own = txn != 0 && txn + 1 == self.id_next.get();
-        // An append that was noted before the commit began is another record, which the log may not have any more.
+        // An append that was noted before the commit began is not the commit record.
         let is_of_the_commit = self.noted_before_commit.get().is_some_and(|before| before != lsn);
         (is_own && is_of_the_commit).then(|| (Lsn::new(lsn), TxnId::new(txn)))
     }
 
-    /// Returns the thread that the running transaction is open in.
+    /// Returns the thread in which the running transaction is open.
     #[inline]
     pub(crate) fn open_in(&self) -> &OpenIn {
         &self.open_in
@@ -166,7 +166,7 @@ impl TxnSession {
         self.slot.id.get()
     }
 
-    /// Returns its last log record; `Lsn::NONE` if it has written nothing.
+    /// Returns the running transaction's last log record; `Lsn::NONE` if it has written nothing.
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
         self.slot.last_lsn.get()
@@ -180,8 +180,8 @@ impl TxnSession {
     }
 
     /// Does as [`TxnSession::commit_record`], for a transaction whose commit was cut short by the end of its region.
-    /// Also returns the LSN that the session had only noted for its commit record: the next life knows whether the
-    /// record is there.
+    /// Also returns an LSN that the session had only noted for its commit record: in the next region's log the caller
+    /// can find out whether the record was written.
     pub fn commit_record_noted(&self) -> Lsn {
         let noted = self.session.last_noted().0;
         match self.noted_before_commit.get() {
@@ -218,7 +218,7 @@ impl TxnSession {
         State::from_word(self.slot.state.get())
     }
 
-    /// Returns the number of its slot.
+    /// Returns the number of the session's slot.
     pub fn slot_index(&self) -> u32 {
         self.index
     }
@@ -234,7 +234,7 @@ impl TxnSession {
         scratch
     }
 
-    /// Lends an empty buffer; a new one while the first is lent. [`TxnSession::give_spare`] takes it back.
+    /// Lends an empty buffer, or a new buffer while the first is lent. [`TxnSession::give_spare`] returns it.
     #[inline]
     pub fn take_spare(&self) -> Vec<u8> {
         let mut spare = self.spare.take();
@@ -264,8 +264,8 @@ impl TxnSession {
     }
 
     /// Returns whether the running transaction holds the locks on a file that `bits` mean, from now on: it has noted
-    /// them, or the locker keeps an intent lock that covers them and is known to be in force. Returns false at one call in
-    /// many, for the owner to count the transaction's locks.
+    /// them, or the locker keeps an intent lock that covers them and takes it again now. Also returns false at one call
+    /// in `COUNTED_EVERY`, so that the owner counts the transaction's locks.
     #[inline]
     pub fn enter(&self, locks: &LockManager, file: u32, bits: u8) -> bool {
         let cell = self.entered.of(file);
@@ -301,12 +301,13 @@ impl TxnSession {
         self.entered.of(file).set(u64::from(file) << 32 | u64::from(kept.index) << 16 | bits << 8 | bits);
     }
 
-    /// Forgets these notes: locks have changed.
+    /// Forgets the notes of locks: the locks have changed.
     pub fn forget_entered(&self) {
         self.entered.files.iter().for_each(|file| file.set(0));
     }
 
-    /// Returns the number of locks from which on the running transaction should trade them for fewer, as last set.
+    /// Returns the number of locks from which on the running transaction should replace them by fewer locks, as last
+    /// set.
     #[inline]
     pub fn escalate_at(&self) -> u32 {
         self.entered.escalate_at.get()
@@ -317,7 +318,7 @@ impl TxnSession {
         self.entered.escalate_at.set(count);
     }
 
-    /// Notes a place in a file, to be looked at when the running transaction has committed. The notes need not be
+    /// Notes a place in a file that is to be visited after the commit of the running transaction. The notes need not be
     /// complete: beyond a limit they are dropped, and a transaction that is aborted or passed on loses them.
     #[cold]
     pub fn note_for_later(&self, file: u32, place: Vec<u8>) {
@@ -327,13 +328,13 @@ impl TxnSession {
         }
     }
 
-    /// Returns whether the running transaction has left such notes.
+    /// Returns whether the running transaction has such notes ([`TxnSession::note_for_later`]).
     #[inline]
     pub fn has_notes_for_later(&self) -> bool {
         !self.after_commit.borrow().is_empty()
     }
 
-    /// Takes the notes of the running transaction.
+    /// Takes the notes of [`TxnSession::note_for_later`].
     pub fn take_for_later(&self) -> Vec<(u32, Vec<u8>)> {
         self.after_commit.take()
     }

@@ -3,27 +3,27 @@
 //! Invariant: the edition of an entry is odd while it is written. A reader that finds an odd edition, or another
 //! edition after it has read, discards the bytes.
 //!
-//! If the session dies here: the entry stays odd, and states nothing until another session writes it. So it needs no
-//! section.
+//! If the session dies here: the edition stays odd, and the entry is invalid until another session writes it. So the
+//! write needs no section.
 
 use libtp_log::Lsn;
 use libtp_process::SessionId;
 use rio::{failpoint, planted, Word};
 
-/// Entries of one set: their names have the same place by their hashes.
+/// The number of entries of one set. The hashes of their names select the same set.
 const WAYS: usize = 4;
-/// Sets in all.
+/// The number of sets for short records.
 const SETS: usize = 256;
-/// Words for a record's name and version.
+/// The number of words for a record's name and version.
 const WORDS: usize = 59;
-/// Sets for longer records.
+/// The number of sets for longer records.
 const LONG_SETS: usize = 16;
-/// Words for a longer record.
+/// The number of words for a longer record.
 const LONG_WORDS: usize = 251;
-/// Sets for the longest records: of a quarter of the largest page, the limit of trees and hash files. A longer record
-/// has no entry.
+/// The number of sets for the longest records: up to a quarter of the largest page, the limit of trees and hash files.
+/// A longer record has no entry.
 const LONGEST_SETS: usize = 2;
-/// Words for one of the longest records.
+/// The number of words for one of the longest records.
 const LONGEST_WORDS: usize = 2099;
 rio::shared! {
     /// The head of one entry.
@@ -36,17 +36,18 @@ rio::shared! {
         pub place: Word<Lsn>,
         /// The version.
         pub lsn: Word<Lsn>,
-        /// Bytes of the name, bytes of the stored value, flags: sixteen bits each.
+        /// The length of the name, the length of the stored value, and flags: sixteen bits each.
         pub lengths: Word<u64>,
     } size 40
 }
 
 rio::shared! {
-    /// Entries whose names have the same place.
+    /// The entries of one set.
     pub struct ShortcutEntries {
         /// The hash of each entry's name.
         pub hashes: [Word<u64>; WAYS],
-        /// For each entry, how many more searches for room it survives. One in eight changes of its record adds one.
+        /// For each entry, the number of further searches for room that it survives. One in eight changes of its record
+        /// adds one to the number.
         pub used: [Word<u64>; WAYS],
         /// The entries.
         pub entries: [Shortcut; WAYS],
@@ -86,7 +87,7 @@ rio::shared! {
 rio::shared! {
     /// All sets.
     pub struct Shortcuts {
-        /// By hash.
+        /// The sets for short records, by hash.
         pub sets: [ShortcutSet; SETS],
         /// The sets for longer records, by hash.
         pub long_sets: [LongShortcutSet; LONG_SETS],
@@ -175,7 +176,7 @@ impl Shortcut {
     pub(crate) fn write(&self, words: &[Word<u64>], place: Lsn, name: &[u8], version: &OldVersion) {
         let edition = self.edition.load() | 1;
         self.edition.publish(edition);
-        // Release, all of them: a reader that sees any of these sees the odd edition.
+        // Release, for all these stores: a reader that sees any of them also sees the odd edition.
         self.place.publish(place);
         self.lsn.publish(version.lsn);
         let lengths = name.len() as u64 | (version.stored.len() as u64) << 16 | u64::from(version.flags) << 32;
@@ -190,7 +191,7 @@ impl Shortcut {
         self.edition.publish(edition + 1);
     }
 
-    /// Returns the version that the entry states for the record of that name at `from` or later.
+    /// Returns the version that the entry has for the record of that name at `from` or later.
     fn read(&self, words: &[Word<u64>], name: &[u8], from: Lsn) -> Option<OldVersion> {
         // Acquire, all of them.
         let edition = self.edition.load();
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(entry.read(words, b"name", Lsn::new(800)), Some(version.clone()));
         assert_eq!(entry.read(words, b"nama", Lsn::new(800)), None);
         assert_eq!(entry.read(words, b"nam", Lsn::new(800)), None);
-        assert_eq!(entry.read(words, b"name", Lsn::new(808)), None, "the entry states nothing about later places");
+        assert_eq!(entry.read(words, b"name", Lsn::new(808)), None, "the entry is not valid for later places");
         let edition = entry.edition.load();
         entry.edition.publish(edition + 1);
         assert_eq!(entry.read(words, b"name", Lsn::new(800)), None, "its writer may have died");

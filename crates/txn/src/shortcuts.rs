@@ -1,15 +1,15 @@
-//! Shortcuts through long histories: the version that a record had a few changes after a snapshot's place.
+//! Shortcuts through long histories: copies of the version that a record had a few changes after a snapshot's place.
 //!
-//! Not in the paper (PROTOCOLS S4). A record that is changed very often has as many versions as changes, and a late
-//! reader would walk through all of them. So while a snapshot is held, and a record was changed since the snapshot, a
-//! session that changes the record again leaves a copy of its version here, one time in eight, if there is no copy yet.
-//! The copy has the log's tail at that moment: *at this place of the log the record had this version*. A reader whose
-//! snapshot ends there or earlier begins its walk at that version, usually a few steps from the version that it may
-//! see. A record that is changed once or twice needs no shortcut and gets none.
+//! Not in the paper (PROTOCOLS S4). A record that is changed very often has as many versions as changes, and a reader
+//! of an old snapshot would undo all of them one by one. So while a snapshot is held, and a record was changed since
+//! the snapshot, a session that changes the record again leaves a copy of its version here, one time in eight, if there
+//! is no copy yet. The copy has the log's tail at that moment: *at this place of the log the record had this version*.
+//! A reader whose snapshot's place is there or earlier begins at that version, usually a few changes from the version
+//! that it may see. A record that is changed once or twice needs no shortcut and gets none.
 //!
-//! The shortcuts are a cache. The statement of an entry stays true whatever becomes of the record, and a missing entry
-//! costs a longer walk. Entries of records that are changed again and again keep their places. A record of more than 16
-//! KiB in a page has no entry.
+//! The shortcuts are a cache. An entry stays true even if the record is changed or deleted, and a missing entry costs
+//! only time. Entries of records that are changed again and again are not replaced. A record with more than 16 KiB in a
+//! page has no entry.
 //!
 //! Invariant: an entry is written by the session that it names. Any session may take over an entry that names a dead
 //! session. `shortcut_words.rs` has the words, and the order in which they are written.
@@ -23,15 +23,15 @@ use rio::planted;
 use crate::shortcut_words::{OldVersion, Set};
 use crate::Managers;
 
-/// The most looks for room in an entry's set before the entry goes.
+/// The largest number of searches for room that an entry survives without a further change of its record.
 const CHANCES: u64 = 15;
 /// If a record has no shortcut, a change of it leaves one with a chance of 1 in 2^3.
 const SELDOM_BITS: u32 = 3;
 /// If a record has a shortcut, a change of it checks with a chance of 1 in 16 whether any session still reads in a
-/// snapshot. Other bits of the same drawn number decide.
+/// snapshot. Other bits of the same pseudo-random number decide.
 const SELDOM_ASKED: u64 = 0xF << 40;
 
-/// Returns a number drawn for a version: its LSN, mixed twice, since versions may lie evenly.
+/// Returns a pseudo-random number for a version: its LSN, mixed twice, since the distances between LSNs may be equal.
 fn mixed(lsn: Lsn) -> u64 {
     let once = lsn.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (once ^ once >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
@@ -44,8 +44,8 @@ fn is_sampled(lsn: Lsn) -> bool {
 
 impl Managers {
     /// Returns whether a session that changes a record of this version calls [`Managers::leave_shortcut`]: a snapshot
-    /// is held, or was a moment ago, the record was changed since, and the version is drawn. If the record was not
-    /// changed since, a reader needs only one step.
+    /// is held, or was held a moment ago, the record was changed since, and the version is selected at random. If the
+    /// record was not changed since, a reader needs only one step.
     #[inline]
     pub fn wants_shortcut(&self, lsn: Lsn) -> bool {
         // Relaxed: a stale answer is rare and costs little.
@@ -54,14 +54,14 @@ impl Managers {
     }
 
     /// Returns whether a session that changes a record may have to leave a shortcut, for tests and tools: a snapshot is
-    /// held, or was at the last look.
+    /// held, or was held at the last check.
     pub fn wants_shortcuts(&self) -> bool {
         self.txns.header.pinned_to.load() != Lsn::NONE
     }
 
     /// Leaves a shortcut to the version of a record that is about to be changed, if there is none yet. The record's
     /// page is latched, and [`Managers::wants_shortcut`] has returned true for `lsn`, which is the version's. `name`
-    /// and `version` are called only if a shortcut is left, and have `bytes` bytes together.
+    /// and `version` are called only if a shortcut is left, and together have `bytes` bytes.
     pub fn leave_shortcut(
         &self,
         by: &Session,
@@ -86,8 +86,8 @@ impl Managers {
             // An entry whose writer died states nothing.
             is_known |= entry.place.load() >= pinned_to && entry.writer.load() == SessionId::NONE;
         }
-        // Looking at all pins is expensive while their owners write them. Where there is no shortcut to leave, it is
-        // done now and then, so that the word is cleared even if all sessions change the same record.
+        // A check of all pins is expensive while their owners write them. If no shortcut is to be left, the check is
+        // still made now and then, so that the word is cleared even if all sessions change the same record.
         let is_asked = !is_known || mixed(lsn) & SELDOM_ASKED == 0;
         if (is_asked && !self.has_readers()) || is_known {
             return;
@@ -114,19 +114,19 @@ impl Managers {
         self.txns.shortcuts.find(hash, name, from)
     }
 
-    /// Requests shortcuts to the versions of now, after a snapshot was taken and its pin can be seen. If nothing is
-    /// logged, no shared line is written for it.
+    /// Requests shortcuts to the present versions, after a snapshot was taken and its pin is visible. If nothing was
+    /// logged since the last request, writes no shared cache line.
     pub(crate) fn want_shortcuts(&self) {
         let (tail, pinned_to) = (self.log.tail(), &self.txns.header.pinned_to);
-        // Behind the fence of `begin_snapshot`, which pairs with that of `has_readers`: either this load sees the
-        // cleared word, or that session sees the pin.
+        // This load comes after the fence of `begin_snapshot`, which pairs with the fence of `has_readers`: either this
+        // load sees the cleared word, or the session in `has_readers` sees the pin.
         if pinned_to.load() < tail {
             pinned_to.fetch_max(tail);
         }
     }
 
     /// Returns whether a snapshot is held. If the last snapshot has ended, withdraws the request for shortcuts: so a
-    /// session that ends a snapshot need not look at all other pins.
+    /// session that ends a snapshot need not check all other pins.
     fn has_readers(&self) -> bool {
         let pinned_to = &self.txns.header.pinned_to;
         let seen = pinned_to.load();
@@ -136,7 +136,7 @@ impl Managers {
         if pinned_to.compare_exchange(seen, Lsn::NONE).is_ok() {
             fence(Ordering::SeqCst);
             if self.is_pinned() {
-                // A snapshot was begun between the look and the exchange, and may have found the word as it was.
+                // A snapshot began between the check and the exchange, and may have seen the old word.
                 pinned_to.fetch_max(self.log.tail());
             }
         }
@@ -149,8 +149,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_change_in_eight_is_drawn_however_evenly_versions_lie() {
-        // Among the distances are Fibonacci's numbers, which the golden ratio alone would draw in clumps.
+    fn one_change_in_eight_is_selected_even_if_the_distances_of_versions_are_equal() {
+        // Among the distances are Fibonacci numbers, for which a single mixing by the golden ratio would not be random.
         for bytes in [8, 16, 64, 96, 104, 144, 160, 233 * 8, 2584, 4096] {
             let drawn =
                 |from: u64| (from..from + 100).filter(|nth| is_sampled(Lsn::new((1 << 20) + nth * bytes))).count();

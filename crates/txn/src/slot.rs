@@ -2,9 +2,10 @@
 //!
 //! Paper: LIBTP 3.2.5, "a per-process transaction structure in shared memory": the last log sequence number, a state
 //! (idle, running, aborting or committing), and a pointer into the lock table. A slot belongs to one session as long as
-//! the session lives, and has one transaction after the other, so begin and end touch no shared list.
+//! the session lives, and has one transaction after the other, so the beginning and the end of a transaction touch no
+//! shared list.
 //!
-//! The state word only informs. A transaction's last log record decides its fate (PROTOCOLS D6).
+//! The state word is only information. A transaction's last log record decides its fate (PROTOCOLS D6).
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
@@ -25,7 +26,7 @@ pub enum State {
 }
 
 impl State {
-    /// Reads a stored word. An unknown word reads as running, which is the careful answer.
+    /// Decodes a stored word. An unknown word counts as running, which is the safe assumption.
     pub fn from_word(word: u32) -> State {
         match word {
             0 => State::Idle,
@@ -36,11 +37,11 @@ impl State {
     }
 }
 
-/// The most segments of memory that one transaction can join.
+/// The largest number of segments of memory that one transaction can join.
 pub const SEGMENTS_MAX: usize = 14;
 
-/// Places for ended transactions in each slot; one of them may be in the middle of being written. A snapshot that is
-/// taken at this moment must not show a transaction that ended after the snapshot's place (PROTOCOLS S2).
+/// The number of places for ended transactions in each slot. Another session may be reading while one place is written.
+/// A snapshot that is being taken must not show a transaction that ended after the snapshot's place (PROTOCOLS S2).
 pub(crate) const ENDED: usize = 8;
 
 rio::shared! {
@@ -58,7 +59,7 @@ rio::shared! {
 rio::shared! {
     /// A transaction's slot. Written by its owner only; read by checkpoints, snapshots and tools.
     pub struct TxnSlot {
-        /// The session it belongs to; zero while the slot is free.
+        /// The session to which the slot belongs; zero while the slot is free.
         pub owner: Word<SessionId>,
         /// The transaction's identifier.
         pub id: Word<TxnId>,
@@ -68,9 +69,9 @@ rio::shared! {
         pub last_lsn: Word<Lsn>,
         /// Zero, kept for later.
         pub spare: Word<u64>,
-        /// Log bytes its abort may need.
+        /// Log bytes that its abort may need.
         pub undo_bytes: Word<u64>,
-        /// How much of that the log has promised, in steps of [`UNDO_STEP`].
+        /// The part of `undo_bytes` that the log has promised, in steps of [`UNDO_STEP`].
         pub undo_counted: Word<u64>,
         /// A [`State`].
         pub state: Word<u32>,
@@ -80,32 +81,34 @@ rio::shared! {
         pub next_free: Word<u32>,
         /// Marks the running transaction as offered: another session may take it over (`pass.rs`).
         pub offered: Word<u32>,
-        /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
+        /// The numbers of the segments of memory that it has joined; zeros after the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
 
         /// When the session's snapshot was begun, in microseconds since the machine started; zero without a snapshot.
-        /// The pin has a cache line of its own: each snapshot writes its pin, and reads the ended transactions of all
+        /// The pin has a separate cache line: each snapshot writes its pin, and reads the ended transactions of all
         /// slots.
         pub pinned_since: Word<u64>,
         /// The snapshot's place in the log; `Lsn::NONE` while the snapshot is being taken.
         pub pinned_lsn: Word<Lsn>,
-        /// The snapshot may need the log from here on.
+        /// The LSN from which on the snapshot may need the log.
         pub pinned_horizon: Word<Lsn>,
         /// Zero, kept for later.
         pub spare_pin: [Word<u64>; 5],
 
-        /// Transactions that ended here with a commit record: the next is remembered at this number modulo the places.
+        /// The number of transactions that ended here with a commit record. The next one is stored in `ended` at this
+        /// number modulo `ENDED`.
         pub ended_count: Word<u64>,
-        /// Its session copies the log from here on, which is kept; `Lsn::NONE` if it copies nothing (`kept_log.rs`).
+        /// The LSN from which on the session copies the log, which is kept; `Lsn::NONE` if it copies nothing
+        /// (`kept_log.rs`).
         pub kept_from: Word<Lsn>,
         /// The session that made the offer. The offer holds as long as this session is the owner.
         pub offered_by: Word<SessionId>,
-        /// Transactions that ended here by an abort, for the tools. A session that dies at the end of an abort may be
-        /// counted twice.
+        /// The number of transactions that ended here by an abort, for the tools. A session that dies at the end of an
+        /// abort may be counted twice.
         pub aborted_count: Word<u64>,
         /// Zero, kept for later.
         pub spare_line: [Word<u64>; 4],
-        /// The transactions that ended here last.
+        /// The last transactions that ended here.
         pub ended: [Ended; 8],
     } size 448
 }
@@ -113,7 +116,7 @@ rio::shared! {
 /// The log promises space for undo in steps of this size, so that small transactions never touch a shared word.
 pub const UNDO_STEP: u64 = libtp_log::UNDO_SHARE_BYTES;
 
-/// Identifiers handed to a session at a time.
+/// The number of identifiers that a session takes at a time.
 pub const ID_BLOCK: u64 = 1024;
 
 /// A transaction, as tools show it.
@@ -131,6 +134,6 @@ pub struct TxnInfo {
     pub last_lsn: Lsn,
     /// Its locker's number.
     pub locker: u32,
-    /// Whether the transaction is offered: no session works in it until one takes it over.
+    /// Whether the transaction is offered: no session works in it until a session takes it over.
     pub is_offered: bool,
 }

@@ -2,24 +2,24 @@
 //!
 //! Not in the paper (docs/design/0008: the log is the version store; PROTOCOLS S1, S2). A [`View`] is a place in the
 //! log, the transactions that had a record before it and no end before it, and the horizon: the least first record of
-//! these transactions. Each record of a database names the log record that made it, and the view decides by that LSN
-//! whether the version is seen. A session that holds a snapshot notes it in its slot (a *pin*). One word has the time
-//! since when, so a pin needs no section, and it goes with the slot when the process dies.
+//! these transactions. Each record of a database has the LSN of the log record that made it, and the view decides by
+//! that LSN whether the version is seen. A session that holds a snapshot notes it in its slot (a *pin*). One word, the
+//! time of the pin, makes the pin valid, so a pin needs no section. It is cleared with the slot when the process dies.
 //!
-//! A view is taken without a latch, while other sessions go on. First the place is read, then the notes of appends,
+//! A view is taken without a latch, while other sessions continue. First the place is read, then the notes of appends,
 //! then each slot: the transaction that runs there now, and then the transactions that have ended there. A transaction
 //! with a record before the place was in its slot, or noted, when the place was read. If it has left its slot since, it
-//! is among those that ended there. If it may have dropped out because too many have ended there, the view is taken
-//! again, at a later place.
+//! is in the slot's list of ended transactions. If it may have been overwritten there, because too many transactions
+//! have ended since, the view is taken again, at a later place.
 //!
 //! Invariants
 //! 1. A transaction is remembered as ended after its commit record was published and before its locks are released. So
-//!    if a transaction is taken for running while its commit record is below the place, no transaction that is seen has
-//!    read its changes or overwritten them.
-//! 2. An aborted transaction need not be remembered: when it leaves its slot, nothing leads to its changes (S3).
+//!    if a view considers a transaction running although its commit record is below the place, no transaction that the
+//!    view shows has read or overwritten its changes.
+//! 2. An aborted transaction need not be remembered: when it leaves its slot, all its changes are undone (S3).
 //! 3. The horizon of a view is never below the horizon of an earlier view.
 //!
-//! If a session dies here: a pin counts until the slot is given back. While a view is being taken, its pin keeps all
+//! If a session dies here: its pin counts until the slot is freed. While a view is being taken, its pin keeps all log
 //! that an earlier view could have needed.
 
 use std::sync::atomic::{fence, Ordering};
@@ -32,7 +32,7 @@ use rio::{failpoint, planted};
 use crate::slot::{State, TxnSlot, ENDED};
 use crate::{Error, Managers, Result, TxnSession};
 
-/// The most tries to take a view: far more than transactions that end can disturb by chance.
+/// The largest number of attempts to take a view: far more than ending transactions can disturb by chance.
 const TRIES: u32 = 1_000_000;
 
 /// The view of a snapshot.
@@ -42,7 +42,7 @@ pub struct View {
     horizon: Lsn,
     /// The transactions with a record below the place and no end below it, sorted.
     open: Vec<TxnId>,
-    /// The log's tail when it was taken.
+    /// The log's tail when the view was taken.
     taken_at: Lsn,
     /// Versions below this LSN are sure: when the view was taken they were on disk, or had been answered before.
     sure: Lsn,
@@ -50,10 +50,10 @@ pub struct View {
     plain: Lsn,
 }
 
-/// How a view judges a version by its LSN alone.
+/// The judgement of a view about a version, only by the version's LSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// The version is seen, and nothing before it matters.
+    /// The version is seen.
     Seen,
     /// The version is not seen.
     Hidden,
@@ -81,7 +81,7 @@ impl View {
         self.taken_at
     }
 
-    /// Returns whether a version is seen for certain, by its LSN alone.
+    /// Returns whether a version is certainly seen, only by its LSN.
     #[inline]
     pub fn shows_plainly(&self, version: Lsn) -> bool {
         version < self.plain
@@ -123,14 +123,14 @@ pub struct SnapshotInfo {
     pub since: SystemTime,
     /// Its place in the log; `Lsn::NONE` while it is being taken.
     pub lsn: Lsn,
-    /// It needs the log from here on.
+    /// The LSN from which on it needs the log.
     pub horizon: Lsn,
     /// Whether the log that it needs is kept: it is neither too old nor too far back.
     pub is_kept: bool,
 }
 
 /// A place in the log, and the latest beginning of the log that is kept for it (PROTOCOLS S2): the place itself, or the
-/// beginning of the record that it lies in.
+/// beginning of the record that contains it.
 #[derive(Clone, Copy)]
 struct Place {
     lsn: Lsn,
@@ -138,7 +138,8 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the place behind the beginning of a record: no record begins within another record's first eight bytes.
+    /// Returns the place just after the beginning of a record: no record begins within another record's first eight
+    /// bytes.
     fn behind(record: Lsn) -> Place {
         Place { lsn: record.plus(8), begins: record }
     }
@@ -160,8 +161,8 @@ impl TxnSlot {
         }
         let count = self.ended_count.get();
         let place = &self.ended[place_of(count)];
-        // Release, all of them: a session that sees any of these also sees the count, which shows that the place is
-        // reused.
+        // Release, for all these stores: a session that sees any of them also sees the count, which shows that the
+        // place is reused.
         place.id.publish(id);
         place.first_lsn.publish(first);
         place.end_lsn.publish(end);
@@ -176,11 +177,11 @@ impl TxnSlot {
     }
 
     /// Returns the transaction that runs here now, if it has logged something. `notes` has the first record of a
-    /// transaction whose slot does not have it yet. `Err` if the slot changed hands meanwhile.
+    /// transaction whose slot does not have it yet. `Err` if another transaction has begun in the slot meanwhile.
     fn running_now(&self, notes: &[Open]) -> std::result::Result<Option<Open>, ()> {
-        // Acquire, all of them: a later load sees no earlier transaction than the loads before it. The number is loaded
-        // first: a transaction that is found running under this number has stored its first LSN, or [`Lsn::NONE`] while
-        // it has logged nothing.
+        // Acquire, for all these loads: a later load sees no earlier transaction than the loads before it. The number
+        // is loaded first: a transaction that is found running under this number has stored its first LSN, or
+        // [`Lsn::NONE`] while it has logged nothing.
         let id = self.id.load();
         if State::from_word(self.state.load()) == State::Idle {
             return Ok(None);
@@ -194,7 +195,7 @@ impl TxnSlot {
         Ok(first.map(|first| Open { id, first }))
     }
 
-    /// Adds the transactions that were open in this slot at `lsn`; `Err` if they are not known any more.
+    /// Adds the transactions that were open in this slot at `lsn`; `Err` if the slot has overwritten them.
     fn open_at(&self, lsn: Lsn, notes: &[Open], open: &mut Vec<Open>) -> std::result::Result<(), ()> {
         let mut running = self.running_now(notes)?;
         let count = self.ended_count.load();
@@ -217,13 +218,13 @@ impl TxnSlot {
         Ok(())
     }
 
-    /// Gives back a snapshot's pin, and the pin of a session that copies the log, if there are any.
+    /// Releases a snapshot's pin, and the pin of a session that copies the log, if there are any.
     pub(crate) fn unpin_all(&self) {
         self.unpin();
         self.kept_from.publish(Lsn::NONE);
     }
 
-    /// Gives a snapshot's pin back, if there is one.
+    /// Releases a snapshot's pin, if there is one.
     fn unpin(&self) {
         self.pinned_since.publish(0);
         self.pinned_lsn.init(Lsn::NONE);
@@ -245,8 +246,9 @@ impl Managers {
         }
     }
 
-    /// Returns the place up to which a snapshot shows commits: all whose locks are released, which other sessions may
-    /// have read and reported by now (PROTOCOLS S1). After a failed sync no more becomes sure.
+    /// Returns the place up to which a snapshot shows commits: all commits whose locks are released, because other
+    /// sessions may have read their changes and reported them (PROTOCOLS S1). After a failed sync no further commit
+    /// becomes sure.
     fn visible_place(&self, sure: Place) -> Place {
         let last = self.txns.header.last_commit.load();
         let is_behind = planted("snapshot: commits that other sessions read are not visible") || self.log.is_poisoned();
@@ -281,11 +283,12 @@ impl Managers {
         open.sort_unstable();
         let sure = match place.lsn == sure_place.lsn || planted("snapshot: commits that are not durable are visible") {
             true => Lsn::new(u64::MAX),
-            // Versions below the horizon of the sure place were committed there. If that horizon is not known, all are
-            // unsure.
+            // Versions below the horizon of the sure place were committed before that place. If that horizon is not
+            // known, all versions are unsure.
             false => self.horizon_at(sure_place).unwrap_or(Lsn::NONE),
         };
-        // Read after all that: a transaction that aborted and was not found any more has undone its changes below this.
+        // The tail is read last: a transaction that aborted and was not found in a slot has undone its changes below
+        // it.
         let plain = horizon.min(sure);
         Some(View { lsn: place.lsn, horizon, open, taken_at: self.log.tail(), sure, plain })
     }
@@ -301,7 +304,7 @@ impl Managers {
         Err(Error::Broken { what })
     }
 
-    /// Takes a snapshot for a session that runs no transaction, and keeps the log it needs until
+    /// Takes a snapshot for a session that runs no transaction, and keeps the log that the snapshot needs until
     /// [`Managers::end_snapshot`].
     ///
     /// # Errors
@@ -313,15 +316,15 @@ impl Managers {
         assert_eq!(txn.state(), State::Idle, "a session that holds a snapshot runs no transaction");
         let slot = txn.slot();
         assert_eq!(slot.pinned_since.get(), 0, "a session holds one snapshot");
-        // The log is kept from before the view is taken: a later view needs no more than a view of now.
+        // The log is pinned before the view is taken: a later view needs no older log than a view of this moment.
         let is_late = planted("snapshot: the log is pinned after the view is taken");
         if !is_late {
             slot.pinned_horizon.init(self.early_horizon(txn)?);
             slot.pinned_since.publish(boot_micros().max(1));
         }
         failpoint("snapshot: pinned, not taken");
-        // Sequentially consistent, with the fence of a session that reclaims: either this session reads its place after
-        // that session read its own, or that session sees the pin.
+        // Pairs with the fence of a session that reclaims log: either this session reads its place after that session
+        // has read its place, or that session sees the pin.
         fence(Ordering::SeqCst);
         let view = self.view().inspect_err(|_| slot.unpin())?;
         failpoint("snapshot: taken, pinned for more");
@@ -347,7 +350,7 @@ impl Managers {
         Ok(self.view()?.horizon)
     }
 
-    /// Gives back the pin of the session's snapshot.
+    /// Releases the pin of the session's snapshot.
     pub fn end_snapshot(&self, txn: &TxnSession) {
         failpoint("snapshot: about to end");
         txn.slot().unpin();
@@ -368,7 +371,7 @@ impl Managers {
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
         let now = boot_micros();
         let pinned = self.txns.used().filter_map(|slot| {
-            // Acquire: a pin that is seen was made after the previous pin was given back.
+            // Acquire: a pin that is seen was made after the previous pin was released.
             let since = slot.pinned_since.load();
             let (horizon, lsn) = (slot.pinned_horizon.load(), slot.pinned_lsn.load());
             (since != 0 && horizon != Lsn::NONE).then(|| SnapshotInfo {

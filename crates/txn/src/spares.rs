@@ -1,9 +1,8 @@
-//! Sessions kept for the repair of dead sessions: a repair needs one, and another for the transaction that it adopts. A
-//! new session needs memory. A repair must not fail because memory is full: other sessions may need the locks and
-//! frames of the dead session before they can free memory.
+//! Sessions kept for the repair of dead sessions: a repair needs a session, and a second session for the transaction
+//! that it adopts. A new session needs memory. A repair must not fail because memory is full: other sessions may need
+//! the locks and frames of the dead session before they can free memory.
 //!
-//! If the process dies here: the spares are idle sessions like any other, and the repair of the process gives their
-//! slots back.
+//! If the process dies here: the spares are idle sessions, and the repair of the process frees their slots.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use crate::Result;
 
 /// The number of spares: one repairs, one adopts.
 const SPARES: usize = 2;
-/// Bytes of before-images beside those of two pages, as the access methods reserve for a change.
+/// Bytes of before-images that the access methods reserve for a change, in addition to those of two pages.
 const UNDO_BESIDE_PAGES: u64 = 4096;
 
 /// The sessions of one process that only a repair uses.
@@ -32,12 +31,12 @@ impl Spares {
     /// # Errors
     /// The region cannot grow.
     pub(crate) fn keep(&self, processes: &ProcessManager, page_bytes: u32) -> Result<()> {
-        // Relaxed, everywhere: the flag hands nothing over.
+        // Relaxed, everywhere: the flag publishes nothing else.
         self.are_kept.store(!planted("txn: no spare session is kept for repairs"), Ordering::Relaxed);
         self.refill(processes, page_bytes)
     }
 
-    /// Replaces spares that have died, and prepares all for larger pages. Does nothing if no spares are kept.
+    /// Replaces spares that have died, and prepares all spares for larger pages. Does nothing if no spares are kept.
     ///
     /// # Errors
     /// As [`Spares::keep`].
@@ -54,20 +53,20 @@ impl Spares {
         Ok(())
     }
 
-    /// Ends the spares, and keeps none from now on.
+    /// Ends the spares, and keeps no spares from now on.
     pub(crate) fn drop_all(&self) {
         self.are_kept.store(false, Ordering::Relaxed);
         let all = std::mem::take(&mut *self.list());
         drop(all);
     }
 
-    /// Takes a session for a repair. The caller gives it back.
+    /// Takes a session for a repair. The caller returns it with [`Spares::give`].
     pub(crate) fn take(&self, processes: &ProcessManager) -> Result<Session> {
         let spare = self.list().pop();
         spare.map_or_else(|| Ok(processes.join()?), Ok)
     }
 
-    /// Gives a spare back. A spare that died of the repair is left to other sessions to repair.
+    /// Returns a spare to the list. If the spare died during the repair, other sessions repair it.
     pub(crate) fn give(&self, spare: Session) {
         let mut list = self.list();
         if !spare.is_dead() && list.len() < SPARES && self.are_kept.load(Ordering::Relaxed) {

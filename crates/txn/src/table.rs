@@ -1,7 +1,7 @@
 //! The transaction table in the region: its header, the slots, the rows of unresolved transactions, and the shortcuts.
 //!
-//! Paper: LIBTP 3.2.5. The header has a cache line for each group of words that sessions write together. Slots are never
-//! freed: a slot without an owner is in the header's list.
+//! Paper: LIBTP 3.2.5. The header has a cache line for each group of words that sessions write together. Slots are
+//! never freed: a slot without an owner is in the header's list.
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
@@ -20,7 +20,7 @@ rio::shared! {
         pub free: Word<u32>,
         /// Not zero if the table of unresolved transactions may have entries.
         pub has_unresolved: Word<u32>,
-        /// Where the slots lie.
+        /// The slab of slots.
         pub slots: rio::Link<SlabHeader>,
         /// The session that takes a checkpoint; zero if no session does.
         pub checkpointer: Word<SessionId>,
@@ -30,9 +30,9 @@ rio::shared! {
         pub restart_lsn: Word<Lsn>,
         /// The session that changes the control file, for the tools; zero if no session does.
         pub changer: Word<SessionId>,
-        /// Where the table of unresolved transactions lies.
+        /// The slab of rows of unresolved transactions.
         pub unresolved: rio::Link<SlabHeader>,
-        /// The next identifier to hand out, in blocks. On a cache line of its own.
+        /// The next identifier: sessions take blocks of identifiers. In a separate cache line.
         pub next_id: Word<u64>,
         /// Checkpoints taken.
         pub checkpoints: Word<u64>,
@@ -42,28 +42,28 @@ rio::shared! {
         pub aborts: Word<u64>,
         /// Non-zero once the control file states that commits are answered from memory.
         pub rio: Word<u64>,
-        /// Slots up to this number were used at some time. Slots above were never used, and are in no list.
+        /// The highest number of a slot that was ever used. Slots with higher numbers are in no list.
         pub used: Word<u64>,
         /// Non-zero once the control file states that relaxed commits are answered.
         pub relaxed: Word<u64>,
         /// Zero, kept for later.
         pub spare_line: Word<u64>,
-        /// The highest commit record there is (PROTOCOLS L4). On a cache line of its own: every commit writes it.
+        /// The highest commit record that was logged (PROTOCOLS L4). In a separate cache line: every commit writes it.
         pub last_commit: Word<Lsn>,
         /// The highest commit record that was answered before it was on disk (PROTOCOLS S1).
         pub answered: Word<Lsn>,
         /// Zero, kept for later.
         pub spare_last: [Word<u64>; 6],
         /// A session that changes a record whose version is at or above this may leave a shortcut to that version;
-        /// `Lsn::NONE` if no snapshot is held. On a cache line that is seldom written: every change reads it.
+        /// `Lsn::NONE` if no snapshot is held. In a cache line that is seldom written, because every change reads it.
         pub pinned_to: Word<Lsn>,
-        /// Where the shortcuts lie.
+        /// The shortcuts.
         pub shortcuts: rio::Link<Shortcuts>,
         /// The largest `keep_log` of all processes since the region was made, bytes.
         pub keep_log: Word<u64>,
-        /// The largest `snapshot_log` that any of them asked for, bytes.
+        /// The largest `snapshot_log` of all processes, bytes.
         pub snapshot_log: Word<u64>,
-        /// The largest `snapshot_age_millis` that any of them asked for, in microseconds.
+        /// The largest `snapshot_age_millis` of all processes, in microseconds.
         pub snapshot_age: Word<u64>,
         /// Zero, kept for later.
         pub spare_shortcuts: [Word<u64>; 3],
@@ -95,8 +95,8 @@ pub(crate) struct TxnTable {
 }
 
 impl TxnTable {
-    /// Returns the slots that were used at some time. A session that runs a transaction or holds a snapshot has one of
-    /// them, and had it before the transaction or snapshot could be seen.
+    /// Returns the slots that were used at some time. A session that runs a transaction or holds a snapshot got its
+    /// slot before the transaction or snapshot could be seen.
     #[inline]
     pub(crate) fn used(&self) -> impl Iterator<Item = &TxnSlot> {
         let used = self.header.used.load();

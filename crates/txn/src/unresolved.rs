@@ -1,10 +1,10 @@
-//! Unresolved transactions: committed, while a segment of memory that they have changed may not know it yet.
+//! Unresolved transactions: they are committed, but a segment of memory that they have changed may not know it yet.
 //!
 //! Not in the paper (PROTOCOLS F2). A segment's undo log names a transaction, and the session that finds it there asks
 //! whether that transaction is committed. While the transaction is in its slot, no session can ask: the transaction
-//! holds the segment's lock. If it has left its slot before the segment followed its decision, because its process died
-//! in between, the answer is in this table, and in each checkpoint, until the segment has followed the decision. A
-//! transaction that is not in the table is not committed.
+//! holds the segment's lock. If its process died after the decision and before the segment followed it, the transaction
+//! leaves its slot; then the answer is in this table, and in each checkpoint, until the segment has followed the
+//! decision. A transaction that is not in the table is not committed.
 //!
 //! The table has a row for each segment that was joined since the region was made. So a commit never has to add a row,
 //! for which there might be no room (PROTOCOLS D11). At the end of a transaction the row usually has no outcome.
@@ -39,8 +39,8 @@ impl Managers {
     }
 
     /// Returns every segment that was joined since the region was made, and the commit that it may not know of; no
-    /// transaction if there is no such commit. For people: takes no latch, so a row that changes meanwhile may mix two
-    /// moments.
+    /// transaction if there is no such commit. For tools: takes no latch, so if a row changes meanwhile, its words may
+    /// be of two different outcomes.
     pub fn joined_segments(&self) -> Vec<OpenOutcome> {
         self.rows().collect()
     }
@@ -97,7 +97,7 @@ impl Managers {
             None => table.grow()?.start,
         };
         failpoint("unresolved: row found, not taken");
-        // Sessions without the latch read this, so it is stored outside a section: it is never rolled back.
+        // Sessions without the latch read this word, so it is stored outside a section: it is never rolled back.
         table.at(row).segment.publish(segment);
         failpoint("unresolved: row made");
         Ok(row)
@@ -111,7 +111,7 @@ impl Managers {
         let row = self.keep_row(session, open.segment, 0)?;
         let (header, row) = (&self.txns.header, self.txns.unresolved.at(row));
         let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
-        // A session that died in the middle of this is repaired once more, perhaps late.
+        // The row may already have this outcome or a later one: the repair of a dead session may be repeated late.
         if row.lsn.get() >= open.lsn {
             return Ok(());
         }

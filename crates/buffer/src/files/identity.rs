@@ -1,7 +1,7 @@
-//! Whether the file that bears a database's name is that database's file.
+//! Checks whether the file with a database's name is that database's file.
 //!
-//! Page 0 says to which database and environment a file belongs. A word in the file's slot says which file bore the name
-//! when it was first opened: a copy of that file, put in its place, is another file.
+//! Page 0 states to which database and environment a file belongs. A word in the file's slot identifies the file that
+//! had the name when it was first opened. So a copy that has replaced this file is recognised as another file.
 
 use std::sync::{Arc, PoisonError};
 
@@ -18,7 +18,7 @@ use crate::{Error, FileId, PageId, PageNo, Result};
 /// A planted bug (rio's `planted`): pages go into a file that another file has replaced.
 pub(super) const REPLACED: &str = "buffer: pages are written to a replaced file";
 
-/// Where page 0 has the environment's number.
+/// The offset of the environment's number in page 0.
 const ENVIRONMENT_AT: usize = 48;
 
 /// Returns the number of the environment that the region belongs to.
@@ -33,7 +33,7 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
 /// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
 ///
 /// # Errors
-/// [`Error::Away`] if it is not, or if the disk does not give the page; a limit of this process.
+/// [`Error::Away`] if it is another file, or if the page cannot be read; other errors for a limit of this process.
 pub(super) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> Result<()> {
     let away = |what| Error::Away { name: info.name.clone(), what };
     match first_page(file, info) {
@@ -43,8 +43,7 @@ pub(super) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16])
     }
 }
 
-/// Returns whether the file is that database's. A failed read is an error, and not the answer that the file is
-/// another's.
+/// Returns whether the file is that database's file. A failed read is an error, and does not count as false.
 pub(crate) fn is_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> libtp_io::Result<bool> {
     let (page, read) = first_page(file, info)?;
     Ok(check_own_page(&page, read, info, environment).is_ok())
@@ -70,8 +69,9 @@ fn check_own_page(page: &[u8], read: usize, info: &FileInfo, environment: [u8; 1
 }
 
 impl Files {
-    /// Forgets the open file if its descriptor is no longer the file's: the program has closed the descriptor, and its
-    /// number may now belong to a file of the program. Returns whether that was so; the next use opens the file anew.
+    /// Forgets the open file if its descriptor no longer belongs to the file: the program has closed the descriptor,
+    /// and its number may now belong to a file of the program. Returns whether the file was forgotten. The next use
+    /// opens the file again.
     pub(crate) fn forget_foreign(&self, opened: &OpenFile) -> bool {
         if !is_foreign(&*opened.file, &opened.identity) || planted("buffer: pages go into files of the program") {
             return false;
@@ -83,17 +83,17 @@ impl Files {
         // Closing the number would close the program's file.
         std::mem::forget(Arc::clone(&opened.file));
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have opened the file anew.
+        // Another thread may have opened the file again.
         if open.get(&opened.info.id).is_some_and(|known| Arc::ptr_eq(&known.file, &opened.file)) {
             open.remove(&opened.info.id);
         }
         true
     }
 
-    /// Checks that the bytes which were just synced through the open file are the database's.
+    /// Checks that the bytes which were just synced through the open file are in the database's file.
     ///
     /// # Errors
-    /// [`Error::Io`], not final, if the descriptor is no longer the file's.
+    /// [`Error::Io`], not final, if the descriptor no longer belongs to the file.
     pub(crate) fn check_descriptor(&self, opened: &OpenFile) -> Result<()> {
         match self.forget_foreign(opened) {
             true => Err(closed(opened.info.file_name())),
@@ -101,12 +101,12 @@ impl Files {
         }
     }
 
-    /// Checks that the open file still bears the database's name, and that the descriptor is the file's: pages that go
-    /// into a file without the name are lost. If another file or no file bears the name, this process closes the file,
-    /// so that its next use looks for the name.
+    /// Checks that the open file still has the database's name, and that the descriptor belongs to the file: pages that
+    /// are written into a file without the name are lost. If another file or no file has the name, this process closes
+    /// the file, so that its next use opens the file with the name.
     ///
     /// # Errors
-    /// [`Error::Away`]; a failed look at the directory; as [`Files::check_descriptor`].
+    /// [`Error::Away`]; an error of the directory; as [`Files::check_descriptor`].
     pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
         self.check_descriptor(opened)?;
         let (id, known) = (opened.info.id, opened.slot.identity.load());
@@ -114,12 +114,12 @@ impl Files {
             let found = self.directory.identity_of(&file_name(name))?;
             Ok(found.is_some_and(|found| identity_word(&found, id) == known))
         };
-        // The slot of a dropped file may be another file's.
+        // The slot of a dropped file may belong to another file now.
         if planted(REPLACED) || !is_tagged(known, id) || bears(&opened.info.name)? {
             return Ok(());
         }
         if let Some(entry) = self.registry.entry(id)? {
-            // A renaming gives the file one of these names. A dropped file needs no pages.
+            // During a renaming the file has one of these names. A dropped file needs no pages.
             let names = [Some(entry.name), entry.was];
             for name in names.iter().flatten() {
                 if entry.is_dropped || bears(name)? {
@@ -138,12 +138,12 @@ pub(crate) fn closed(file: String) -> Error {
     libtp_io::Error::closed_descriptor(Operation::Sync, file).into()
 }
 
-/// Bits of an identity word that name the file's number: a session that was slow may note the file in a slot that
-/// another file has by now.
+/// The bits of an identity word that are from the file's number: a slow session may note a file's identity in a slot
+/// that belongs to another file now.
 const TAG: u64 = 0xFFFF;
 
-/// Returns a word that tells two files of one filesystem apart. The word leaves out the device: processes in containers
-/// see one filesystem under several device numbers.
+/// Returns a word that distinguishes two files of one filesystem. The word does not include the device number, because
+/// processes in containers see the same filesystem under different device numbers.
 fn identity_word(identity: &Identity, id: FileId) -> u64 {
     let mixed = identity.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ identity.birth_ns.rotate_left(32);
     let hash = mixed ^ mixed << 16;
@@ -154,8 +154,8 @@ fn is_tagged(word: u64, id: FileId) -> bool {
     word != 0 && word & TAG == u64::from(id.raw()) & TAG
 }
 
-/// Notes that this file bears the database's name, if no session has noted a file yet. Returns whether the noted file
-/// is this one.
+/// Notes that this file has the database's name, if no session has noted a file yet. Returns whether the noted file is
+/// this file.
 pub(super) fn note_identity(slot: &FileSlot, identity: &Identity, id: FileId) -> bool {
     let identity = identity_word(identity, id);
     loop {

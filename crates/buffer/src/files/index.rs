@@ -1,10 +1,11 @@
 //! A map in each process from a file's number or name to its slot in the table of files, which all processes share.
 //!
-//! The table's slots are used from the first on. `used` says how many were ever live, and is raised after a slot is
-//! live. A slot that is used again, or has another name, raises `changed`. So a process reads each slot once, and all
-//! slots again only when `changed` is raised. Looking up a file that is not registered costs no walk through the table.
+//! The table's slots are used from the first on. `used` is the number of slots that were ever live; a session raises it
+//! after it has made a slot live. A session that reuses a slot, or renames the file of a slot, raises `changed`. So a
+//! process reads each slot once, and all slots again only after a change of `changed`. A search for a file that is not
+//! registered need not read the whole table.
 //!
-//! Invariant: the map is a hint. The caller looks at the slot.
+//! Invariant: the map is a hint. The caller checks the slot.
 //!
 //! If a session dies between making a slot live and raising `used` or `changed`: lookups miss that file. The next
 //! session to register, rename or take out a file, or to write a page of the missed file, raises both.
@@ -25,7 +26,7 @@ pub(super) struct FileIndex(Mutex<Known>);
 struct Known {
     by_id: HashMap<FileId, u32>,
     by_name: HashMap<String, u32>,
-    /// The slots up to here were read.
+    /// The number of slots that were read.
     read_to: u32,
     /// The value of `changed` when these slots were read.
     changed: u32,
@@ -42,8 +43,8 @@ impl FileIndex {
         self.up_to_date(table, slots).by_name.get(name).copied()
     }
 
-    /// Reads the slots in use that this process does not know yet, and returns all that it knows. Shared words are read
-    /// without the mutex: at each of them the scheduler of the suite `schedules` may go on with another thread.
+    /// Reads the slots in use that this process does not know yet, and returns the whole map. Shared words are read
+    /// without the mutex: at each of them the scheduler of the test suite `schedules` may switch to another thread.
     fn up_to_date(&self, table: &FileTable, slots: &Slab<FileSlot>) -> MutexGuard<'_, Known> {
         loop {
             let (changed, used) = (table.changed.load(), table.used.load().min(slots.capacity()));
@@ -60,7 +61,7 @@ impl FileIndex {
             let slot = |number: u32| read(slots.at(number)).map(|(info, _)| (number, info));
             let found: Vec<(u32, FileInfo)> = (read_to + 1..=used).filter_map(slot).collect();
             let mut known = self.known();
-            // Another thread may have begun again meanwhile.
+            // Another thread may have reset the map meanwhile.
             if known.changed == changed && known.read_to >= read_to {
                 for (number, info) in found {
                     known.by_id.insert(info.id, number);

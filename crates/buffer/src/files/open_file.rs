@@ -1,4 +1,5 @@
-//! A data file that this process has open: where its pages lie, and how much of it has blocks and was written.
+//! A data file that this process has opened: the place of its pages, and how much of the file has blocks and was
+//! written.
 
 use std::sync::Arc;
 
@@ -8,11 +9,11 @@ use rio::{failpoint, Held};
 use super::slot::{FileInfo, FileSlot, LIVE};
 use crate::{Error, PageId, Result};
 
-/// A file is extended by its own length, but by at least and at most these bytes at a time.
+/// A file is extended by its own length, but at least and at most by these numbers of bytes at a time.
 const EXTEND_BYTES_MIN: u64 = 64 << 10;
 const EXTEND_BYTES_MAX: u64 = 4 << 20;
 
-/// A file this process has open.
+/// A file that this process has opened.
 pub(crate) struct OpenFile {
     pub(crate) info: FileInfo,
     pub(crate) file: Arc<dyn File>,
@@ -23,19 +24,20 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Returns whether the slot is still this file's.
+    /// Returns whether the slot still belongs to this file.
     pub(super) fn is_current(&self) -> bool {
         self.slot.state.load() == LIVE && self.slot.generation.load() == self.generation
     }
 
-    /// Returns where a page begins.
+    /// Returns the offset of a page in the file.
     pub(crate) fn offset(&self, id: PageId) -> u64 {
         id.page().offset(self.info.page_bytes)
     }
 
-    /// Makes sure that the page `id` can be written without being refused for want of room.
+    /// Makes sure that the page `id` can be written even if the disk becomes full.
     ///
-    /// The file is extended by its own length, up to 4 MiB at a time: a later page seldom changes the file's metadata.
+    /// The file is extended by its own length, up to 4 MiB at a time, so that few pages need a change of the file's
+    /// metadata.
     pub(crate) fn make_room(&self, id: PageId) -> Result<()> {
         let needed = self.offset(id) + u64::from(self.info.page_bytes);
         let had = self.slot.allocated.load();
@@ -45,27 +47,27 @@ impl OpenFile {
         let length = self.file.len()?;
         let target = match needed > length {
             true => length + length.clamp(EXTEND_BYTES_MIN, EXTEND_BYTES_MAX),
-            // There may be holes before the end: a refused step can leave the file longer without blocks.
+            // There may be holes before the end: a failed extension can leave the file longer without blocks.
             false => length,
         };
         let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
-        // The range begins where the file has no blocks yet: tmpfs looks at each page of the range.
+        // The range begins at the first byte without blocks: tmpfs checks each page of the range.
         if self.file.allocate(had..allocated).is_err() {
-            // A disk too full for a whole step may have room for the bytes that are needed now.
+            // If the disk has no room for a whole step, it may still have room for the bytes that are needed now.
             allocated = needed;
             self.file.allocate(had..allocated)?;
         }
         failpoint("buffer: file longer, length not published");
         // Below `allocated` no byte may be without blocks. So nothing is stored if another session has changed the word
-        // since, or the slot is another file's by now: this session has then only allocated in vain.
+        // since, or if the slot belongs to another file now: then this session has allocated without need.
         if self.is_current() {
             let _ = self.slot.allocated.compare_exchange(had, allocated);
         }
         Ok(())
     }
 
-    /// Notes where the file ends, if no session has noted that since the file was registered: the pages before the end
-    /// may have been written. Called before the file is made longer.
+    /// Notes the end of the file, before the first extension since the file was registered: the pages before this end
+    /// may have been written.
     pub(crate) fn note_end(&self) -> Result<()> {
         if self.slot.written.load() == 0 {
             let end = self.file.len()?.div_ceil(u64::from(self.info.page_bytes));
@@ -75,7 +77,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Notes that `pages` pages from `id` on may have been written. Called before they are.
+    /// Notes that `pages` pages from `id` on may have been written. Called before they are written.
     pub(crate) fn note_written(&self, id: PageId, pages: u64) -> Result<()> {
         self.note_end()?;
         let end = u64::from(id.page().raw()) + pages;
@@ -85,14 +87,14 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Returns whether no session can have written the page `id`. The caller has the page in the table, so no session
-    /// is about to.
+    /// Returns whether no session can have written the page `id`. The caller has entered the page in the page table, so
+    /// no other session will write it.
     pub(crate) fn was_never_written(&self, id: PageId) -> bool {
         let end = self.slot.written.load();
         end != 0 && u64::from(id.page().raw()) >= end
     }
 
-    /// Makes the error that a page of the file is damaged.
+    /// Returns the error for a damaged page of the file.
     pub(crate) fn corrupt(&self, id: PageId, what: &dyn std::fmt::Display) -> Error {
         Error::Corrupt { file: self.info.file_name(), page: id.page(), what: what.to_string() }
     }

@@ -1,4 +1,4 @@
-//! A process opens a registered file, under the name that it has.
+//! A process opens a registered file under its present name.
 
 use std::sync::{Arc, PoisonError};
 
@@ -15,11 +15,11 @@ use crate::{Error, FileId, Result};
 
 const OWED: &str =
     "its file was missing when the environment was opened, and has yet to get changes that the log has: when the file is in its place, close the environment in every process and open it again";
-/// The most looks at a slot while another session renames its file.
+/// The largest number of reads of a slot while another session renames its file.
 const RENAMED_LOOKS: u32 = 10_000;
 
 impl Files {
-    /// Returns the file of that number. Opens it if this process has not opened it yet.
+    /// Returns the file with the number `id`. Opens it if this process has not opened it yet.
     pub(crate) fn open(&self, id: FileId) -> Result<Arc<OpenFile>> {
         let known = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         if let Some(file) = known.filter(|file| file.is_current()) {
@@ -45,13 +45,13 @@ impl Files {
         }
         let slot = self.region.hold(self.region.offset_of(slot));
         let opened = Arc::new(OpenFile { info, file, identity, slot, generation });
-        // If two threads open it at once, one descriptor is closed with its last use.
+        // If two threads open the file at once, one descriptor is closed after its last use.
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, opened.clone());
         Ok(opened)
     }
 
-    /// Does as [`Files::open`], for pages that are to be written: `UnknownFile` means that the file was taken out of
-    /// the table. A dead session may have made the file's slot live without counting it. This call counts it, and all
+    /// As [`Files::open`], for writing pages: `UnknownFile` means that the file was removed from the table. A dead
+    /// session may have made the file's slot live without raising the count. This call raises the count, so that all
     /// processes find the file from now on.
     pub(crate) fn open_for_pages(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
@@ -65,7 +65,8 @@ impl Files {
         }
     }
 
-    /// Does as [`Files::open_for_pages`], with a descriptor that is the file's. Called before each batch of pages.
+    /// As [`Files::open_for_pages`], and checks that the descriptor still belongs to the file. Called before each batch
+    /// of pages.
     pub(crate) fn open_own(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         let opened = self.open_for_pages(session, id)?;
         match self.forget_foreign(&opened) {
@@ -74,8 +75,8 @@ impl Files {
         }
     }
 
-    /// Returns the contents of the file's slot. A session that renames the file changes the slot within a moment; if it
-    /// dies in that moment, the change is rolled back.
+    /// Returns the contents of the file's slot. A session that renames the file changes the slot in a short section; if
+    /// it dies in the section, the change is rolled back.
     fn read_whole(&self, slot: &FileSlot, id: FileId) -> Option<(FileInfo, u32)> {
         for _ in 0..RENAMED_LOOKS {
             match read(slot).filter(|(info, _)| info.id == id) {
@@ -86,7 +87,7 @@ impl Files {
         None
     }
 
-    /// Opens the file under the name that it has. While a database is renamed, the file has one of two names.
+    /// Opens the file under its present name. While a database is renamed, the file has one of two names.
     fn open_by_name(&self, info: &FileInfo) -> Result<Option<Arc<dyn File>>> {
         if let Some(file) = existing(&*self.directory, &info.file_name())? {
             return Ok(Some(file));
@@ -100,7 +101,7 @@ impl Files {
         Ok(None)
     }
 
-    /// Does as [`Files::open`], for a database that may not be registered since the region was made.
+    /// As [`Files::open`], for a database that may not have been registered since the region was made.
     pub(crate) fn open_entered(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
             Err(Error::UnknownFile { .. }) => {
@@ -109,8 +110,8 @@ impl Files {
                     return Err(Error::Dropped { name: entry.name });
                 }
                 self.register(session, &FileInfo::of(&entry))?;
-                // A session that drops the database enters the drop in the register first: one of the two sessions sees
-                // the other.
+                // A session that drops the database first marks the drop in the register. So either this session sees
+                // the drop, or that session sees the registered file.
                 if self.registry.entry(id)?.is_some_and(|entry| entry.is_dropped) {
                     self.unregister(session, id);
                     return Err(Error::Dropped { name: entry.name });

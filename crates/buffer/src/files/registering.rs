@@ -1,11 +1,11 @@
-//! A file comes into the table, gets another name there, and leaves it.
+//! Adds a file to the table, renames it there, and removes it.
 //!
 //! Invariant: a file's number is never used again. A slot is used again, with a new generation.
 //!
 //! Latches: the table's.
 //!
-//! If a session dies here: registering is one section and one store. `uncounted` says that a slot was changed and no
-//! process may know it: the next session under the latch counts the change.
+//! If a session dies here: registering is one section and one store. `uncounted` states that a slot was changed and
+//! that `changed` may not have been raised: the next session under the latch raises `changed`.
 
 use std::sync::PoisonError;
 
@@ -60,7 +60,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes every process read the slots anew. The caller has the table's latch.
+    /// Makes every process read the slots again. The caller has the table's latch.
     fn count_change(&self) {
         self.table.changed.fetch_add(1);
         self.table.uncounted.publish(0);
@@ -94,7 +94,7 @@ impl Files {
         Ok((used + 1, self.slots.at(used + 1)))
     }
 
-    /// Takes a file out of the table. Its frames are given up afterwards, see [`BufferManager::forget_file`].
+    /// Removes a file from the table. Its frames are freed afterwards, see [`BufferManager::forget_file`].
     pub(crate) fn unregister(&self, session: &Session, id: FileId) {
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
         self.note_the_dead_ones();
@@ -117,9 +117,9 @@ impl Files {
             return;
         }
         let mut section = session.section();
-        // This store comes first: a process that looks while the name is empty passes over the slot, and looks again
-        // only when `changed` has grown. If this session dies, the next session under the latch sees the word and
-        // counts. Roll-back leaves the word as it is.
+        // This store is first: a process that reads the slot while the name is empty skips the slot, and reads it again
+        // only after `changed` has grown. If this session dies, the next session under the latch sees the word and
+        // raises `changed`. Rollback does not change the word.
         self.table.uncounted.publish(1);
         // The generation changes before and after the name, and the name is empty in between. A reader of the slot
         // notices either.

@@ -1,7 +1,7 @@
 //! The words of a registered file in the region, and of the table of files.
 //!
-//! Invariant: a slot's words are stored before `state` says that it is live. A reader of the slot looks at `state` and
-//! `generation` before and after.
+//! Invariant: a slot's words are stored before `state` states that the slot is live. A reader of the slot reads `state`
+//! and `generation` before and after the other words.
 
 use libtp_log::Lsn;
 use libtp_process::Latch;
@@ -28,22 +28,23 @@ rio::shared! {
         pub(crate) id: Word<FileId>,
         /// Bytes of a page.
         pub(crate) page_bytes: Word<u32>,
-        /// The pool its pages go to.
+        /// The pool of the file's pages.
         pub(crate) pool: Word<u32>,
         /// Bytes of the name.
         pub(crate) name_bytes: Word<u32>,
-        /// Bytes the file has blocks for, as far as known. Only grows.
+        /// The number of bytes of the file that are known to have blocks. Only grows.
         pub(crate) allocated: Word<u64>,
-        /// The number that all users of the file have agreed on, see [`BufferManager::agree`]; zero before the first.
+        /// The number on which all users of the file have agreed, see [`BufferManager::agree`]; zero before the
+        /// agreement.
         pub(crate) agreed: Word<u64>,
-        /// The end of the pages that may ever have been written; zero while no session has looked. Only grows.
+        /// The end of the pages that may ever have been written; zero while it is unknown. Only grows.
         pub(crate) written: Word<u64>,
         /// The name, padded with zeros.
         pub(crate) name: [Word<u64>; 26],
-        /// The oldest log record that a restart could not repeat because the file was away; `Lsn::NONE` if there is no
-        /// such record.
+        /// The oldest log record that a restart could not repeat because the file was missing; `Lsn::NONE` if there is
+        /// no such record.
         pub(crate) unrepeated_from: Word<Lsn>,
-        /// The file that bore the name when it was first opened, see `identity_word`; zero before that.
+        /// The identity of the file that had the name when it was first opened, see `identity_word`; zero before that.
         pub(crate) identity: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 6],
@@ -59,14 +60,14 @@ rio::shared! {
         pub(crate) slots: Link<SlabHeader>,
         /// The slots up to this number were live at some time. Only grows.
         pub(crate) used: Word<u32>,
-        /// Counts the slots that were used again.
+        /// Counts the reuses of slots and the renamings of their files.
         pub(crate) changed: Word<u32>,
-        /// How many slots are free again, at least.
+        /// A lower bound of the number of slots that are free again.
         pub(crate) freed: Word<u32>,
         /// Counts the databases that got other names.
         pub(crate) renamed: Word<u32>,
-        /// The least of all `unrepeated_from`: redo begins there as long as this region lives. `Lsn::NONE` if there is
-        /// no such record.
+        /// The smallest `unrepeated_from` of all slots: redo begins there as long as this region exists. `Lsn::NONE` if
+        /// there is no such record.
         pub(crate) unrepeated_from: Word<Lsn>,
         /// Not zero while `changed` may not count a slot that was used again or has another name.
         pub(crate) uncounted: Word<u64>,
@@ -76,18 +77,18 @@ rio::shared! {
 /// A registered file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Its number.
+    /// The file's number.
     pub id: FileId,
-    /// Its name, without `.tp`.
+    /// The file's name, without `.tp`.
     pub name: String,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// The pool its pages go to.
+    /// The pool of the file's pages.
     pub pool: PoolId,
 }
 
 impl FileInfo {
-    /// Returns the file of a register's entry, in the pool that all databases have.
+    /// Returns the file of an entry of the register, in the environment's common pool.
     pub fn of(entry: &Entry) -> FileInfo {
         FileInfo { id: entry.id, name: entry.name.clone(), page_bytes: entry.page_bytes, pool: PoolId::DEFAULT }
     }

@@ -1,5 +1,5 @@
-//! Log records that a restart could not repeat, because their file was away: redo begins there until the region is made
-//! anew, and no session uses the file.
+//! Log records that a restart could not repeat, because their file was missing. Until a new region is made, redo begins
+//! at the oldest of them, and no session uses the file.
 
 use std::sync::PoisonError;
 
@@ -10,8 +10,8 @@ use super::Files;
 use crate::{FileId, Result};
 
 impl Files {
-    /// Notes that a restart could not repeat the log record at `lsn`, because the file was away. If the file is
-    /// registered, other sessions do not use it. Redo begins no later than `lsn` from now on in any case.
+    /// Notes that a restart could not repeat the log record at `lsn`, because the file was missing. If the file is
+    /// registered, other sessions do not use it. In any case, redo begins no later than `lsn` from now on.
     pub(crate) fn note_unrepeated(&self, id: FileId, lsn: Lsn) {
         // Several threads repeat the log.
         let lower = |word: &Word<Lsn>| loop {
@@ -50,7 +50,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns where redo must begin for files that are away.
+    /// Returns the LSN at which redo must begin for missing files.
     pub(crate) fn unrepeated_from(&self) -> Option<Lsn> {
         Some(self.table.unrepeated_from.load()).filter(|lsn| !lsn.is_none())
     }

@@ -1,8 +1,8 @@
 //! A shelf grows while there is budget.
 //!
-//! Each time it grows by half of its frames, by at least 16 frames and at most 4 MiB: so a new environment is small,
-//! and a large environment grows in few steps. Where the region cannot grow (its filesystem is full), the shelf makes
-//! do with replacement.
+//! Each step adds half as many frames as the shelf has, but at least 16 frames and at most 4 MiB. So a new environment
+//! is small, and a large environment grows in few steps. If the region cannot grow (because its filesystem is full),
+//! the shelf replaces pages instead.
 //!
 //! The role of the session that grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system
 //! call, and no session waits for the system under a latch.
@@ -19,15 +19,15 @@ use crate::lookup::PageTable;
 
 const GROW_FRAMES_MIN: u32 = 16;
 const GROW_BYTES_MAX: u64 = 4 << 20;
-/// A shelf may have this number of frames whatever the budget: fewer could not hold the pages that a few threads use at
-/// once.
+/// A shelf may have this number of frames even if the budget is smaller: fewer frames could not hold the pages that a
+/// few threads use at the same time.
 const FRAMES_MIN: u32 = 16;
-/// Frames that are replaced after the region refused to grow, before it is asked again.
+/// The number of frames that are replaced after a failed growth of the region, before the next attempt.
 const REFUSAL_REST: u32 = 1024;
-/// Data areas begin at multiples of this.
+/// The alignment of data areas.
 const AREA_ALIGN: u64 = 4096;
 
-/// How far a shelf may grow.
+/// The limit of a shelf's growth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// To the pool's budget.
@@ -37,7 +37,8 @@ pub(crate) enum Bound {
 }
 
 impl PoolPart {
-    /// Adds frames if the budget and the region allow it and no other session adds any. Returns how many.
+    /// Adds frames if the budget and the region allow it and no other session adds frames. Returns the number of added
+    /// frames.
     pub(crate) fn grow(&self, session: &Session, table: &PageTable, bound: Bound) -> u32 {
         // Relaxed: a count that only saves system calls.
         let rest = self.rest.load(Ordering::Relaxed);
@@ -75,13 +76,13 @@ impl PoolPart {
         session.processes().is_stopped(self.slot.grower.load())
     }
 
-    /// Returns whether there is budget left and the region was not found full.
+    /// Returns whether the budget is not used up and the region's growth has not failed recently.
     pub(crate) fn can_grow(&self) -> bool {
         // Relaxed: a hint.
         self.room(Bound::Budget) > 0 && self.rest.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns how many frames may be added now.
+    /// Returns the number of frames that may be added now.
     fn room(&self, bound: Bound) -> u32 {
         let count = self.frame_count();
         let most = u32::try_from(GROW_BYTES_MAX / u64::from(self.page_bytes())).expect("4 MiB are few pages");
@@ -95,10 +96,10 @@ impl PoolPart {
         wanted.min(within.max(FRAMES_MIN.saturating_sub(count)))
     }
 
-    /// Adds up to `wanted` frames; fewer, or zero, where the region has no room. Only the grower calls it.
+    /// Adds up to `wanted` frames; fewer, or zero, if the region has no room. Only the grower calls this function.
     ///
-    /// If the session dies here: until the section that links and counts the frames has closed, the data area is lost,
-    /// and nothing else. The next session that grows the shelf gives the slots another area.
+    /// If the session dies here: if the section that links and counts the frames has not closed, only the data area is
+    /// lost. The next session that grows the shelf gives the slots another area.
     fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
         let count = self.frame_count();
         while self.slab.capacity() < count + wanted {

@@ -1,11 +1,12 @@
-//! Replacement: the order in which frames make room.
+//! Replacement: the order in which the pages of frames are replaced.
 //!
 //! Paper: LIBTP 3.2.2, "although the current library provides an LRU cache, it would be simple to add alternate
 //! replacement policies as suggested by [CHOU85]". Here both are: second chance, the default, and exact LRU.
 //!
-//! A policy only names the next candidate. `evict` checks whether the frame can go (not latched, not pinned, clean).
+//! A policy only names the next candidate. `evict` checks whether the frame can be replaced (not latched, not pinned,
+//! clean).
 //!
-//! If a session dies here: a hand, a stamp or a mark is one word, and any value of it will do.
+//! If a session dies here: a hand, a stamp or a mark is one word, and every value of this word is valid.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -15,12 +16,12 @@ use super::shelf::PoolPart;
 use crate::frame::{FrameSlot, HOT};
 use crate::settings::Policy;
 
-/// The first stamp of the LRU policy: 0 is "never", 1 is [`HOT`].
+/// The first stamp of the LRU policy: 0 is "never used", 1 is [`HOT`].
 pub(crate) const STAMP_FIRST: u32 = 2;
 const LRU_QUEUE_MIN: usize = 8;
 const LRU_QUEUE_MAX: usize = 1024;
 
-/// A replacement policy, one per shelf and process. The state that processes share lies in the slots.
+/// A replacement policy, one per shelf and process. The state that processes share is in the slots.
 pub(crate) trait Replace: Send + Sync {
     /// Notes that a page was put into the frame.
     fn loaded(&self, part: &PoolPart, slot: &FrameSlot);
@@ -28,15 +29,15 @@ pub(crate) trait Replace: Send + Sync {
     /// Notes that the page was used. Called if the frame is not marked [`HOT`].
     fn used(&self, part: &PoolPart, slot: &FrameSlot);
 
-    /// Shows frames to `visit`, in the order in which they should go, until `visit` breaks off. Every frame that is not
-    /// used meanwhile is shown at least once.
+    /// Passes frames to `visit`, in the order in which they should be replaced, until `visit` returns `Break`. Every
+    /// frame that is not used meanwhile is passed at least once.
     fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
 
-    /// Returns the frames whose turn is next, about `count` of them. Does not change the turns.
+    /// Returns about `count` frames that should be replaced next. Does not change the order.
     fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot>;
 }
 
-/// Returns the policy of that name.
+/// Returns the implementation of a policy.
 pub(crate) fn of(policy: Policy) -> Box<dyn Replace> {
     match policy {
         Policy::Clock => Box::new(Clock),
@@ -44,7 +45,8 @@ pub(crate) fn of(policy: Policy) -> Box<dyn Replace> {
     }
 }
 
-/// Second chance. A page that was used only once, as in a scan, has no mark and goes the first time the hand comes by.
+/// Second chance. A page that was used only once, as in a scan, has no mark, and is replaced the first time that the
+/// hand passes it.
 struct Clock;
 
 impl Replace for Clock {
@@ -58,7 +60,7 @@ impl Replace for Clock {
 
     fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>) {
         let count = part.frame_count();
-        // The first round takes the marks away, and the second finds frames without marks.
+        // The first round removes the marks, and the second finds frames without marks.
         for _ in 0..count.saturating_mul(2) {
             let slot = part.slab.at(1 + part.slot.hand.fetch_add(1) % count);
             if slot.used.get() == HOT {
@@ -77,11 +79,12 @@ impl Replace for Clock {
     }
 }
 
-/// Least recently used. Every use stores the shelf's time. The oldest frames are found a queue at a time: a frame whose
-/// stamp is still the stamp in the queue is older than every frame outside the queue, so the order is exact.
+/// Least recently used. Every use stores the shelf's time as the frame's stamp. The oldest frames are collected in a
+/// queue: a frame whose stamp is still the stamp in the queue is older than every frame outside the queue. So the order
+/// is exact.
 #[derive(Default)]
 struct Lru {
-    /// Frame numbers with the stamps they had, oldest first.
+    /// The frame numbers, with the stamps that the frames had, oldest first.
     oldest: Mutex<VecDeque<(u32, u32)>>,
 }
 
@@ -107,7 +110,7 @@ impl Replace for Lru {
             }
             self.refill(part);
         }
-        // Every frame in the queue was dirty, pinned or latched: show all frames, in order of their numbers.
+        // Every frame in the queue was dirty, pinned or latched: pass all frames, in the order of their numbers.
         for slot in part.frames() {
             if visit(slot).is_break() {
                 return;
@@ -135,13 +138,13 @@ impl Lru {
 fn oldest(part: &PoolPart, count: usize) -> Vec<(u32, u32)> {
     let now = part.slot.now.load();
     let mut all: Vec<(u32, u32)> = (1..).zip(part.frames()).map(|(number, slot)| (number, slot.used.get())).collect();
-    // The frames are sorted by age and not by stamp, because the time may wrap around.
+    // The frames are sorted by age, not by stamp, because the time may wrap around.
     all.sort_unstable_by_key(|&(_, stamp)| std::cmp::Reverse(now.wrapping_sub(stamp)));
     all.truncate(count);
     all
 }
 
-/// Returns the next time of a shelf, never 0 or [`HOT`].
+/// Advances the time of a shelf, and returns it. It is never 0 or [`HOT`].
 fn tick(part: &PoolPart) -> u32 {
     loop {
         let now = part.slot.now.fetch_add(1).wrapping_add(1);

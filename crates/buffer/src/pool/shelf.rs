@@ -1,10 +1,10 @@
-//! A shelf: the frames of one page size in one pool, and which of them are free.
+//! A shelf: the frames of one page size in one pool, and its list of free frames.
 //!
-//! Invariant: a frame on the free list holds no page. Taking one from the list and latching it are one step.
+//! Invariant: a frame on the free list holds no page. Taking a frame from the list and latching it are one step.
 //!
-//! Latches: the shelf's (rank 52) guards its free list.
+//! Latches: the shelf's latch (rank 52) guards its free list.
 //!
-//! If a session dies here: a frame that it took from the list is noted as in its hand, in the same section.
+//! If a session dies here: it noted a frame that it took from the list, in the same section.
 
 use std::sync::atomic::AtomicU32;
 
@@ -18,7 +18,7 @@ use crate::frame::{FrameSlot, State};
 use crate::settings::Policy;
 use crate::PageId;
 
-/// A pool's number. Pools are never removed while the region lives.
+/// A pool's number. Pools are never removed while the region exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolId(pub(crate) u32);
 
@@ -30,15 +30,15 @@ impl PoolId {
 rio::shared! {
     /// A pool.
     pub(crate) struct PoolSlot {
-        /// Bytes of pages it may hold.
+        /// The number of bytes of pages that the pool may hold.
         pub(crate) budget_bytes: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare_word: Word<u64>,
-        /// Its policy.
+        /// The pool's policy.
         pub(crate) policy: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: Word<u32>,
-        /// Its shelves, by page size: 4, 8, 16, 32, 64 KiB.
+        /// The pool's shelves, by page size: 4, 8, 16, 32, 64 KiB.
         pub(crate) shelves: [Link<ShelfSlot>; 5],
     } size 64
 }
@@ -54,9 +54,9 @@ rio::shared! {
         pub(crate) slab: Link<SlabHeader>,
         /// The session that adds frames; zero if no session does.
         pub(crate) grower: Word<SessionId>,
-        /// How many frames have a data area.
+        /// The number of frames with a data area.
         pub(crate) frame_count: Word<u32>,
-        /// Where the clock's hand is.
+        /// The position of the clock's hand.
         pub(crate) hand: Word<u32>,
         /// The present time of the LRU policy.
         pub(crate) now: Word<u32>,
@@ -72,7 +72,7 @@ rio::shared! {
         pub(crate) reads: Word<u64>,
         /// Pages written to the disk.
         pub(crate) writes: Word<u64>,
-        /// Pages that made room for others.
+        /// Pages that were replaced.
         pub(crate) evictions: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare_words: [Word<u64>; 5],
@@ -80,15 +80,15 @@ rio::shared! {
 }
 
 impl PoolSlot {
-    /// Returns the bytes of its frames. The bytes are summed each time, because a kept count would be too low after the
-    /// death of a session that adds frames.
+    /// Returns the number of bytes of the pool's frames. The sum is computed each time, because a stored sum would be
+    /// too low after the death of a session that adds frames.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
         let shelves = self.shelves.iter().filter_map(|link| region.try_at(link.load()?));
         shelves.map(|part| u64::from(part.frame_count.load()) << (part.page_shift.get() & 31)).sum()
     }
 }
 
-/// The name of a shelf: the pool's number and log2 of the page size, as kept in a frame's slot.
+/// The name of a shelf: the pool's number and log2 of the page size, as stored in a frame's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ShelfKey(pub(super) u32);
 
@@ -118,12 +118,12 @@ pub(crate) struct PoolPart {
     pub(super) pool: Held<PoolSlot>,
     policy: Box<dyn Replace>,
     pub(super) known: CertainCount,
-    /// How many more frames to replace before the region is asked again for room it refused.
+    /// The number of frames that must still be replaced before the next attempt to grow the region.
     pub(super) rest: AtomicU32,
     cleaned: CleanedFrames,
 }
 
-/// A frame in the hand of one session: latched, in no chain, on no list.
+/// A frame that a session has taken and not yet used: it is latched, in no chain, and on no list.
 pub(crate) struct FrameInHand<'s> {
     pub(crate) slot: &'s FrameSlot,
     pub(crate) guard: ExclusiveGuard<'s>,
@@ -151,7 +151,7 @@ impl PoolPart {
         1 << self.slot.page_shift.get()
     }
 
-    /// Returns how many frames it has.
+    /// Returns the number of frames of the shelf.
     ///
     /// # Panics
     /// If the count has become smaller.
@@ -159,7 +159,7 @@ impl PoolPart {
         self.known.look(|| self.slot.frame_count.load()).expect("frames are never removed")
     }
 
-    /// Returns its policy.
+    /// Returns the shelf's policy.
     pub(crate) fn policy(&self) -> &dyn Replace {
         &*self.policy
     }
@@ -169,17 +169,17 @@ impl PoolPart {
         self.cleaned.put(&self.region, written);
     }
 
-    /// Returns the next frame of those that [`PoolPart::put_cleaned`] got, if there is one.
+    /// Returns the next of the frames that [`PoolPart::put_cleaned`] got, if any.
     pub(crate) fn next_cleaned(&self) -> Option<&FrameSlot> {
         self.cleaned.next(&self.region)
     }
 
-    /// Returns its frames.
+    /// Returns the frames of the shelf.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &FrameSlot> {
         (1..=self.frame_count()).map(|number| self.slab.at(number))
     }
 
-    /// Counts the frames by their state at this moment, as text for an error.
+    /// Returns the numbers of frames in each state at this moment, as text for an error.
     pub(crate) fn census(&self) -> String {
         let count = |is_so: fn(&FrameSlot) -> bool| self.frames().filter(|slot| is_so(slot)).count();
         let free = count(|slot| slot.state() == State::Free);
@@ -195,14 +195,14 @@ impl PoolPart {
 
     /// Takes the first frame from the free list, if it can be latched at once.
     pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<FrameInHand<'s>> {
-        // This look takes no latch, so an empty list costs nothing. A stale answer costs one replacement.
+        // This check takes no latch, so an empty list costs nothing. A stale answer costs one replacement.
         self.slot.free.get()?;
         let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
         // A session that adds frames holds the latch, so this count is certain.
         self.known.is_certain(self.slot.frame_count.get());
         let slot = self.region.at(self.slot.free.get()?);
-        // A session whose walk went astray may hold the latch for a moment, and a session that waited for a page that
-        // could not be read may still have a pin.
+        // A session whose walk has left its chain may hold the latch for a moment. A session that waited for a page
+        // that could not be read may still have a pin.
         let guard = slot.latch.try_exclusive(session, Rank::page(0))?;
         if slot.is_pinned() {
             return None;
@@ -217,12 +217,12 @@ impl PoolPart {
         Some(FrameInHand { slot, guard })
     }
 
-    /// Gives a frame, which is in no chain, back to the free list.
+    /// Returns a frame, which is in no chain, to the free list.
     pub(crate) fn push_free(&self, session: &Session, taken: FrameInHand<'_>) {
         self.push_free_of(session, taken, |section| session.set_in_hand_in(section, 0));
     }
 
-    /// Does as [`PoolPart::push_free`]; `put` notes, in the same section, which session's hand the frame has left.
+    /// As [`PoolPart::push_free`]. `put` clears, in the same section, the note of the session that had taken the frame.
     pub(crate) fn push_free_of(&self, session: &Session, taken: FrameInHand<'_>, put: impl FnOnce(&mut Section<'_>)) {
         taken.slot.page.publish(PageId::NONE);
         taken.slot.set_state(State::Free);
@@ -245,8 +245,8 @@ impl PoolPart {
         self.slot.free.publish(Some(self.region.offset_of(slot)));
     }
 
-    /// Asserts that each frame is free and on the list, or holds a page. Returns how many hold one. No session works
-    /// meanwhile.
+    /// Asserts that each frame is free and on the list, or holds a page. Returns the number of frames with a page. No
+    /// session works meanwhile.
     pub(crate) fn check_at_rest(&self) -> usize {
         let mut free = 0;
         let mut next = self.slot.free.load();
@@ -267,7 +267,7 @@ impl PoolPart {
         resident
     }
 
-    /// Makes the free list anew and frees every latch. No other session is attached, and every frame's state is right.
+    /// Rebuilds the free list and frees every latch. No other session is attached, and every frame's state is right.
     pub(crate) fn rebuild_alone(&self) {
         self.slot.latch.reset_alone();
         self.slot.grower.publish(SessionId::NONE);

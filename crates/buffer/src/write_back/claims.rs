@@ -1,8 +1,8 @@
-//! The claims of the writer: pages that were copied out, and are neither clean nor dirty until they are at home.
+//! The claims of the writer: pages that were copied for a write, and whose write is not finished.
 //!
 //! Invariant: only the session that has the writer's role claims pages.
 //!
-//! If the writer dies here: its claims stay, and the next writer gives them back.
+//! If the writer dies here: its claims stay, and the next writer cancels them.
 
 use std::sync::PoisonError;
 
@@ -22,30 +22,30 @@ use crate::{BufferManager, Error, FileId, PageId, Result};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     Claimed,
-    /// Nothing to write: the page is clean, or another session has claimed it.
+    /// The page need not be written: it is clean, or another session has claimed it.
     Needless,
     Busy,
 }
 
-/// Pages on their way out: their copies, and the frames they came from, in the same order.
+/// The claimed pages of a batch: their copies, and their frames in the same order.
 pub(super) struct ClaimedBatch<'m> {
     manager: &'m BufferManager,
     /// The writer's role: only the writer claims pages.
     pub(super) writer: Option<Writer<'m>>,
     pub(super) batch: Batch,
     pub(super) slots: Vec<&'m FrameSlot>,
-    /// The first refusal for want of room. Its page stayed dirty, and other pages went on.
+    /// The first error because the disk was full. The page stayed dirty, and other pages were claimed.
     pub(super) refused: Option<Error>,
-    /// The last file that was away. The warning about a file comes once, not for each page.
+    /// The last missing file. The warning about a file is given once, not for each page.
     away: Option<FileId>,
-    /// The last file that was found in its place. Further pages of the same file in the same batch need no second look.
+    /// The last file that was found to exist. Further pages of this file in the same batch need no second check.
     pub(super) in_place: Option<FileId>,
 }
 
 impl Drop for ClaimedBatch<'_> {
     fn drop(&mut self) {
-        // After a panic the claims stay, and the next writer gives them back. After a failed sync they stay, too: no
-        // checkpoint passes them.
+        // After a panic the claims stay, and the next writer cancels them. After a failed sync they stay, too, so that
+        // no checkpoint advances beyond them.
         if !leaves_roles(&self.manager.region) && !self.manager.is_failed() {
             self.slots.iter().for_each(|slot| slot.undo_write());
         }
@@ -53,7 +53,7 @@ impl Drop for ClaimedBatch<'_> {
 }
 
 impl BufferManager {
-    /// Copies the frame's page out if it is dirty and no other session is writing it.
+    /// Claims and copies the frame's page, if it is dirty and no other session is writing it.
     pub(super) fn claim<'m>(
         &self,
         session: &Session,
@@ -65,7 +65,7 @@ impl BufferManager {
         if id.is_none() || slot.recovery.load().is_none() {
             return Ok(Claim::Needless);
         }
-        // Takes room on the disk first, before the latch.
+        // First makes room on the disk, before the latch is taken.
         let opened = match load.in_place == Some(id.file()) {
             true => self.files.open_for_pages(session, id.file()),
             false => self.files.open_own(session, id.file()),
@@ -79,8 +79,8 @@ impl BufferManager {
         });
         let file = match ready {
             Ok(file) => file,
-            // The file was dropped meanwhile, and the dropping session gives its frames up. A page that came in after
-            // that would keep the log, so it is marked clean.
+            // The file was dropped meanwhile, and the dropping session frees its frames. A page that was loaded after
+            // that would keep the log from being recycled, so it is marked clean.
             Err(Error::UnknownFile { .. }) => {
                 if let Some(_guard) = slot.latch.try_exclusive(session, ANY_PAGE) {
                     let is_dropped = || self.is_dropped(id.file()).unwrap_or(false);
@@ -138,7 +138,8 @@ impl BufferManager {
         Ok(Claim::Claimed)
     }
 
-    /// Returns private memory for a batch, kept from the last batch: new memory costs a page fault a page.
+    /// Returns private memory for a batch, kept from the last batch if possible: new memory costs a page fault for each
+    /// page.
     pub(super) fn new_load(&self) -> ClaimedBatch<'_> {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Pages go home: into their data files, which are synced.
+//! Writes pages home, that is, into their data files, and syncs these files.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
@@ -18,22 +18,22 @@ use crate::{BufferManager, Error, FileId, Result};
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
 pub(super) const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 
-/// The pages of a batch that must go home.
+/// The pages of a batch that must be written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Homes {
     /// All pages: the session that claimed them has their files open.
     All,
-    /// The pages whose files are there: the missing file of one page must not keep a dead session's other pages from
-    /// their homes.
+    /// The pages whose files exist: the missing file of one page must not prevent the writing of a dead session's other
+    /// pages.
     Present,
 }
 
-/// The files that pages were written into, and those that were away.
+/// The files into which pages were written, and the missing files.
 type Written = (BTreeMap<FileId, Arc<OpenFile>>, BTreeSet<FileId>);
 
 impl BufferManager {
-    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file. Returns the files
-    /// that are away.
+    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file. Returns the missing
+    /// files.
     pub(super) fn bring_home(
         &self,
         session: &Session,
@@ -47,7 +47,7 @@ impl BufferManager {
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| self.sync_fault(error))?;
         }
-        // After the sync: the pages are in the file that bears the name, and not in a file of the program.
+        // Checked after the sync: the pages are in the file with the database's name, and not in a file of the program.
         for home in homes.values() {
             match self.files.check_in_place(home) {
                 Err(Error::Away { .. }) if wanted == Homes::Present => _ = away.insert(home.info.id),
@@ -57,11 +57,11 @@ impl BufferManager {
         Ok(away)
     }
 
-    /// Writes pages to their homes: the only function that does. `flushed` enforces the write-ahead rule: it says how
-    /// far the log is durable, and only the log can make such a value.
+    /// Writes pages to their homes; no other function writes pages home. `flushed` enforces the write-ahead rule: it
+    /// states the durable end of the log, and only the log can make such a value.
     ///
     /// # Panics
-    /// If a page is younger than the durable log: that would break the rule.
+    /// If a page's LSN is beyond the durable end of the log: that would violate the rule.
     pub(super) fn write_homes(
         &self,
         session: &Session,
@@ -81,7 +81,7 @@ impl BufferManager {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(place) => match self.files.open_own(session, run.id.file()) {
                     Ok(file) => place.insert(file),
-                    // The file was removed since, and its pages are not needed.
+                    // The file was dropped since, and its pages are not needed.
                     Err(Error::UnknownFile { .. }) => continue,
                     Err(Error::Away { .. }) if wanted == Homes::Present => {
                         away.insert(run.id.file());
@@ -100,15 +100,15 @@ impl BufferManager {
     }
 }
 
-/// While it lives, pages are on their way home: a page that was read from the disk before must not be believed
-/// (`prefetch`).
+/// While this guard exists, pages are being written home: bytes of pages that were read from the disk before must not
+/// be used (`prefetch`).
 pub(super) struct HomeWrites<'m>(&'m BufferManager);
 
 impl<'m> HomeWrites<'m> {
     pub(super) fn begin(manager: &'m BufferManager) -> HomeWrites<'m> {
         let count = manager.header.home_writes.load();
-        // Odd while pages are under way. If the count is odd already, the last writer died, and this session takes its
-        // place.
+        // The count is odd while pages are being written home. If it is odd already, the last writer died, and this
+        // session replaces it.
         manager.header.home_writes.publish(if count % 2 == 0 { count + 1 } else { count + 2 });
         failpoint("buffer: pages marked as being written home");
         HomeWrites(manager)

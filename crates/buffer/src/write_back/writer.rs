@@ -1,4 +1,4 @@
-//! The writer's role: one session in the environment writes pages at a time.
+//! The writer's role: only one session of the environment writes pages at a time.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use super::claims::ClaimedBatch;
 use crate::frame::FrameSlot;
 use crate::BufferManager;
 
-/// The longest sleep of a session that waits to write, or for another session's write, before it looks again.
+/// The longest sleep between two checks of a session that waits to write, or waits for another session's write.
 pub(super) const SLICE: Duration = Duration::from_micros(300);
 
-/// A planted bug: pages of memory that was given up are written.
+/// A planted bug: pages of a discarded region are written.
 const WRITES_IN_BROKEN: &str = "buffer: a session writes pages in a broken region";
 
-/// Leaves the call if the region was given up. Called before each write. A session that builds the region anew waits
-/// for a write under way, but not for ever. A sync may take longer than that wait, and the writes after it then belong
-/// to the old region (PROTOCOLS D13).
+/// Leaves the call if the region was discarded. Called before each write. A session that builds a new region waits for
+/// a running write, but only for a limited time. A sync may take longer, and the writes after it would then write pages
+/// of the old region (PROTOCOLS D13).
 pub(super) fn leave_given_up(session: &Session) {
     if !planted(WRITES_IN_BROKEN) && !planted("buffer: a writer goes on in a broken region after a long sync") {
         session.leave_if_broken();
     }
 }
 
-/// The writer's role. Given back when dropped.
+/// The writer's role, which is released when this value is dropped.
 pub(super) struct Writer<'m> {
     manager: &'m BufferManager,
     me: SessionId,
@@ -35,7 +35,7 @@ impl Drop for Writer<'_> {
         if leaves_roles(&self.manager.region) {
             return;
         }
-        // A refusal means that this session was taken for dead: the role is another session's.
+        // The swap fails if this session was considered dead: then another session has the role.
         let _ = self.manager.header.writer.compare_exchange(self.me, SessionId::NONE);
     }
 }
@@ -61,7 +61,7 @@ impl BufferManager {
         }
     }
 
-    /// Gives the claims of the writer back, if the writer is dead.
+    /// Cancels the claims of the writer, if the writer is dead.
     pub(crate) fn settle_dead_writer(&self, session: &Session) {
         let holder = self.header.writer.load();
         if holder != SessionId::NONE && !session.processes().is_alive(holder) {
@@ -83,13 +83,14 @@ impl BufferManager {
             return None;
         }
         let writer = Writer { manager: self, me };
-        // Checked in the role: a session that builds the region anew waits until no session has the role.
+        // Checked while this session has the role: a session that builds a new region waits until no session has the
+        // role.
         if !planted(WRITES_IN_BROKEN) {
             session.leave_if_broken();
         }
         failpoint("buffer: became the writer");
         if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
-            // Only the writer has claims. If this session dies among them, the next writer goes on.
+            // Only the writer has claims. If this session dies while it cancels them, the next writer continues.
             let shelves = self.pools.shelves();
             let claimed =
                 shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());

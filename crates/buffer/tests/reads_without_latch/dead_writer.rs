@@ -1,23 +1,23 @@
-//! A reader reads two bytes of a page between two looks at the page's count of changes; meanwhile a writer changes
-//! both bytes under the page's latch and dies, its repairer dies too, a second repairer finishes (PROTOCOLS D4), and
-//! another writer follows.
+//! A reader reads two bytes of a page between two loads of the page's count of changes. Meanwhile a writer changes both
+//! bytes under the page's latch and dies, its repairer dies too, a second repairer finishes the repair (PROTOCOLS D4),
+//! and another writer changes the page.
 //!
-//! Both bytes are equal before and after each change. So a reader that believes unequal bytes is wrong.
+//! Both bytes are equal before and after each change. So a reader that accepts unequal bytes is wrong.
 
 use super::machine::{Memory, State};
 
-/// What the protocol leaves out or does in another order.
+/// The variants of the protocol. Most of them omit a step, or make the steps in another order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
     /// The protocol: the writer, and the redo of the repair, make the count odd before their first store.
     Right,
-    /// The repair makes the count odd before all else.
+    /// The repair makes the count odd before its other steps.
     OddFirst,
-    /// The same, and the writer makes the count even before its section closes.
+    /// The repair makes the count odd first, and the writer makes the count even before its section closes.
     EvenBeforeClose,
     /// Planted: the redo does not make the count odd.
     RepairLeavesCount,
-    /// Planted: the same, and the writer makes the count even before its section closes.
+    /// Planted: the redo does not make the count odd, and the writer makes it even before its section closes.
     RepairLeavesEarlyCount,
     /// Planted: the repair makes the count even before it redoes the noted record.
     EvenBeforeRedo,
@@ -29,13 +29,13 @@ pub enum Variant {
     RepairAddsOne,
     /// Planted: the repair ends with a count of zero.
     RepairResetsCount,
-    /// Planted: the section saves the count, and its roll-back puts it back.
+    /// Planted: the section saves the count, and its rollback restores the count.
     CountInSection,
     /// Planted: the writer makes the count even after it has released the latch.
     WriterEvenAfterLatch,
-    /// Planted: the reader does not look at the count again.
+    /// Planted: the reader does not load the count again.
     OneLook,
-    /// Planted: the reader believes an odd count.
+    /// Planted: the reader accepts an odd count.
     OddBelieved,
 }
 
@@ -44,15 +44,15 @@ const WRITER: usize = 1;
 const REPAIRERS: [usize; 2] = [2, 3];
 const FOLLOWER: usize = 4;
 
-// The words.
+// The indices of the words of the memory.
 const LATCH: usize = 0;
 const COUNT: usize = 1;
 const BYTES: [usize; 2] = [2, 3];
-/// The number of before-images in the dead session's undo log: of the count if that is saved, then of the bytes.
+/// The number of before-images in the dead session's undo log: of the count, if it is saved, then of the bytes.
 const IMAGES: usize = 4;
 /// The noted record.
 const NOTE: usize = 5;
-/// Stands for the page's LSN, from which the repair learns one fact: whether the noted record is on the page.
+/// Represents the page's LSN, from which the repair learns whether the page has the change of the noted record.
 const REDONE: usize = 6;
 
 const DONE: u8 = 99;
@@ -103,7 +103,7 @@ impl DeadWriter {
             3 => {
                 let is_same = self.variant == Variant::OneLook || self.load(READER, COUNT) == self.seen[0];
                 if is_same && self.seen[1] != self.seen[2] {
-                    s.verdict = Some("half a change is believed");
+                    s.verdict = Some("half a change is accepted");
                 }
             }
             _ => return None,
@@ -164,7 +164,7 @@ impl DeadWriter {
         let mut s = self.clone();
         s.at[thread] += 1;
         let mut step = self.at[thread];
-        // Where the count becomes even: before the latch is released.
+        // The count becomes even before the latch is released.
         if self.variant == Variant::EvenAfterLatch && step >= 13 {
             step = [15, 13, 14, 16][usize::from(step - 13).min(3)];
         }
@@ -186,7 +186,7 @@ impl DeadWriter {
             0 if leaves || by_redo => {}
             0 if self.variant == Variant::RepairAddsOne => s.memory.store(thread, COUNT, self.load(thread, COUNT) + 1),
             0 => s.memory.store(thread, COUNT, self.load(thread, COUNT) | 1),
-            // The images go back, last to first: the bytes were zero.
+            // The before-images are restored, from the last to the first: the bytes were zero.
             1 if images >= saved + 2 => s.memory.store(thread, BYTES[1], 0),
             2 if images > saved => s.memory.store(thread, BYTES[0], 0),
             3 if saved == 1 && images > 0 => s.memory.store(thread, COUNT, 0),
@@ -215,7 +215,7 @@ impl DeadWriter {
         Some(s)
     }
 
-    /// Returns whether the page is older than the noted record. Once begun, a redo goes on to its end.
+    /// Returns whether the page is older than the noted record. A redo that was begun continues to its end.
     fn needs_redo(&self, thread: usize, step: u8) -> bool {
         self.load(thread, REDONE) == 0 || step > 7 && self.load(thread, IMAGES) != 0
     }
@@ -230,7 +230,7 @@ impl DeadWriter {
         }
     }
 
-    /// Goes on while the step changed nothing since `before`: the variant has no such instruction.
+    /// Skips steps that change nothing since `before`: the variant does not have their instructions.
     fn past_idle_steps(self, before: &DeadWriter, thread: usize) -> Option<DeadWriter> {
         let mut idle = before.clone();
         idle.at[thread] = self.at[thread];
@@ -240,7 +240,7 @@ impl DeadWriter {
         self.step(thread).and_then(|next| next.past_idle_steps(&self, thread))
     }
 
-    /// Executes the next instruction of the writer that follows.
+    /// Executes the next instruction of the next writer.
     fn follow(&self) -> Option<DeadWriter> {
         let mut s = self.clone();
         s.at[FOLLOWER] += 1;

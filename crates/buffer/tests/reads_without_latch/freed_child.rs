@@ -1,21 +1,21 @@
 //! A reader takes the number of a child from its parent without the parent's latch; meanwhile another session empties
 //! the child, unlinks it, and uses it for other keys (PROTOCOLS T2).
 //!
-//! The record that the reader looks for exists all the time: in the child, and after the unlinking in the child's left
-//! neighbour. So a reader that reports its absence, or damage, is wrong.
+//! The record for which the reader searches exists all the time: in the child, and after the unlinking in the child's
+//! left neighbour. So a reader that reports its absence, or damage, is wrong.
 
 use super::machine::{Memory, State};
 
-/// Variants of the protocol. Most of them leave a step out, or do the steps in another order.
+/// The variants of the protocol. Most of them omit a step, or make the steps in another order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Variant {
-    /// The remover passes a barrier between the epoch's raise and its looks at the sessions.
+    /// The remover executes a barrier after it has raised the epoch and before it checks the sessions.
     Barrier,
     /// The reader enters the tree by a locked instruction, and the remover needs no barrier.
     EnteredBySwap,
     /// Planted: no barrier, and the reader enters without a locked instruction.
     NoBarrier,
-    /// Planted: the barrier comes after the looks.
+    /// Planted: the barrier comes after the checks of the sessions.
     BarrierAfterLooks,
     /// Planted: the epoch is raised before the page is unlinked.
     EpochBeforeUnlinking,
@@ -28,7 +28,7 @@ pub enum Variant {
 const READER: usize = 0;
 const REMOVER: usize = 1;
 
-// The words.
+// The indices of the words of the memory.
 const EPOCH: usize = 0;
 const ENTERED: usize = 1;
 const COUNT: usize = 2;
@@ -37,17 +37,17 @@ const LATCH: usize = 4;
 const MARK: usize = 5;
 const USE: usize = 6;
 
-/// What the downlink of the parent names.
+/// The values of the parent's downlink.
 const CHILD: u8 = 1;
 const LEFT: u8 = 2;
 
-/// What the child page is.
+/// The states of the child page.
 const LEAF: u8 = 0;
 const EMPTIED: u8 = 1;
 const FREE: u8 = 2;
 const OTHER_LEAF: u8 = 3;
 
-/// The end of a thread's work.
+/// The step at which a thread has finished.
 const DONE: u8 = 99;
 
 /// The two sessions and the memory.
@@ -123,7 +123,7 @@ impl FreedChild {
     /// Executes the remover's next instruction. Returns `None` if it must wait.
     fn remove(&self) -> Option<FreedChild> {
         let mut s = self.clone();
-        // The epoch is raised by step 7, or by step 0 with all others one later.
+        // Step 7 raises the epoch. In one variant step 0 raises it, and all other steps are one later.
         let raise = if self.variant == Variant::EpochBeforeUnlinking { 0 } else { 7 };
         let step = match self.remover {
             at if at == raise => 7,

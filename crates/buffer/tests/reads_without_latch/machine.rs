@@ -1,14 +1,14 @@
-//! A machine with store buffers, and the search through all that can happen on it.
+//! A machine with store buffers, and a search through all its possible executions.
 //!
-//! The memory order is that of x86: each thread's stores reach the memory in order and late, the thread itself sees
-//! them at once, and loads take place in order. A locked instruction waits until the thread's stores are in memory.
-//! `membarrier` puts the stores of all threads into memory. A kill stops a thread between two instructions; its stores
-//! reach the memory before another thread learns of the death, because the kernel was entered.
+//! The memory order is that of x86: each thread's stores reach the memory in order and with a delay, the thread itself
+//! sees them at once, and loads are executed in order. A locked instruction waits until the thread's stores are in
+//! memory. `membarrier` moves the stores of all threads into memory. A kill stops a thread between two instructions.
+//! Its stores reach the memory before another thread learns of the death, because the kernel was entered.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The memory, and the stores that are on their way to it.
+/// The memory, and the stores in the threads' store buffers.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Memory<const WORDS: usize, const THREADS: usize> {
     words: [u8; WORDS],
@@ -16,12 +16,12 @@ pub struct Memory<const WORDS: usize, const THREADS: usize> {
 }
 
 impl<const WORDS: usize, const THREADS: usize> Memory<WORDS, THREADS> {
-    /// Makes a memory with that content.
+    /// Makes a memory with these contents.
     pub fn new(words: [u8; WORDS]) -> Self {
         Memory { words, on_their_way: std::array::from_fn(|_| Vec::new()) }
     }
 
-    /// Returns what the thread sees in the word.
+    /// Returns the value of the word that the thread sees.
     pub fn load(&self, thread: usize, word: usize) -> u8 {
         let own = self.on_their_way[thread].iter().rev().find(|(stored, _)| *stored == word);
         own.map_or(self.words[word], |(_, value)| *value)
@@ -37,9 +37,9 @@ impl<const WORDS: usize, const THREADS: usize> Memory<WORDS, THREADS> {
         self.on_their_way[thread].is_empty()
     }
 
-    /// Executes a locked swap: stores `new` if the word is `old`. Returns whether it was.
+    /// Executes a locked compare-and-swap: stores `new` if the word is `old`. Returns whether the word was `old`.
     pub fn swap(&mut self, thread: usize, word: usize, old: u8, new: u8) -> bool {
-        assert!(self.is_drained(thread), "the model waits for this");
+        assert!(self.is_drained(thread), "a locked instruction waits for the thread's stores");
         let is_old = self.words[word] == old;
         if is_old {
             self.words[word] = new;
@@ -47,7 +47,7 @@ impl<const WORDS: usize, const THREADS: usize> Memory<WORDS, THREADS> {
         is_old
     }
 
-    /// Lets the thread's oldest store reach the memory. Returns whether there was one.
+    /// Lets the thread's oldest store reach the memory. Returns whether the thread had a store in its buffer.
     pub fn drain_one(&mut self, thread: usize) -> bool {
         let is_one = !self.on_their_way[thread].is_empty();
         if is_one {
@@ -70,13 +70,13 @@ impl<const WORDS: usize, const THREADS: usize> Memory<WORDS, THREADS> {
 
 /// A state of a model.
 pub trait State: Clone + Eq + Hash {
-    /// Returns each state that one step of one thread leads to, with the step's name.
+    /// Returns each state to which one step of one thread leads, with the step's name.
     fn next(&self) -> Vec<(String, Self)>;
     /// Returns the broken rule, if the state breaks one.
     fn broken(&self) -> Option<&'static str>;
 }
 
-/// Visits all states that can be reached. Returns their number, or the broken rule and the shortest way to it.
+/// Visits all reachable states. Returns their number, or the broken rule and the shortest sequence of steps to it.
 pub fn explore<S: State>(start: S) -> Result<usize, String> {
     let mut states = vec![(start.clone(), None::<(usize, String)>)];
     let mut known = HashMap::from([(start, 0)]);

@@ -1,8 +1,9 @@
 //! Models of docs/design/0022: inner pages that are read without their latch.
 //!
-//! The doubt: no run of a program shows all orders in which a reader, a writer, the writer's death and its repair can
-//! meet, and a fault is a record that is not found once in millions of searches. Here all orders are visited, with a
-//! death between any two instructions. Each rule of the page has a planted variant without it, which must be found.
+//! No run of a program shows all orders of the steps of a reader, a writer, the writer's death and its repair, and a
+//! bug may show only once in millions of searches. Here all orders are visited, with a death between any two
+//! instructions. For each rule of that document there is a planted variant without the rule, and the search must find
+//! its bug.
 
 mod dead_writer;
 mod freed_child;

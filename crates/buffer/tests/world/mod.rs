@@ -40,7 +40,7 @@ pub fn frames(count: u64) -> Settings {
     Settings { pool, ..Settings::default() }
 }
 
-/// A directory that goes away with the test.
+/// A directory that is removed when the test ends.
 pub struct Place(PathBuf);
 
 impl Place {
@@ -70,7 +70,7 @@ impl World {
         World::with_reserve(directory, settings, 1 << 32)
     }
 
-    /// Does as [`World::new`], in a region that cannot grow beyond `reserve` bytes.
+    /// As [`World::new`], in a region that cannot grow beyond `reserve` bytes.
     pub fn with_reserve(directory: Arc<dyn Directory>, settings: &Settings, reserve: u64) -> World {
         let region = Region::anonymous(reserve).unwrap();
         ProcessManager::init(&region).unwrap();
@@ -101,12 +101,12 @@ impl World {
         World::attach(self.region.map_again().unwrap(), self.directory.clone(), &self.settings)
     }
 
-    /// Attaches in the same process, with another log that pages wait for.
+    /// Attaches in the same process, with another log, which must be durable before pages are written.
     pub fn with_log(&self, log: Arc<dyn WriteAhead>) -> Arc<BufferManager> {
         Arc::new(BufferManager::attach(&self.region, &self.settings, self.directory.clone(), log))
     }
 
-    /// Gives every frame of the file up, so that its pages are read again. The pages were written before.
+    /// Frees every frame of the file, so that its pages are read again. The pages were written before.
     pub fn drop_pages(&self, session: &Session) {
         self.buffers.forget_file(session, FILE);
         self.buffers.register_file(session, &file_info(FILE, NAME, PAGE_BYTES)).unwrap();
@@ -123,7 +123,7 @@ impl World {
         Ok(self.set_latched(session, page, value))
     }
 
-    /// Makes the page new, without reading it, and sets its value.
+    /// Makes a new page without reading it, and sets its value.
     pub fn set_new(&self, session: &Session, id: PageId, value: u64) -> Result<Lsn, libtp_buffer::Error> {
         self.log.reserve(session, 256).unwrap();
         let page = self.buffers.pin_new(session, id)?.exclusive(LEAF);
@@ -156,7 +156,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Every test ends with this look, unless it failed already or left dead sessions.
+        // Every test ends with this check, unless it has failed already or has dead sessions.
         if !std::thread::panicking() && self.processes.sessions().is_empty() {
             self.buffers.check_at_rest();
         }
@@ -167,7 +167,7 @@ pub fn file_info(id: FileId, name: &str, page_bytes: u32) -> FileInfo {
     FileInfo { id, name: name.into(), page_bytes, pool: PoolId::DEFAULT }
 }
 
-/// Returns the value, which stands at both ends of a page.
+/// Returns the value of a page, which is stored at both ends.
 pub fn value_of(page: &[u8]) -> u64 {
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     assert_eq!(word(64), word(page.len() - 8), "half a page");

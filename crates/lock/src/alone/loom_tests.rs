@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 
 const FAT: u64 = 1;
-/// The values of a word with an owner: each gap has a tag of its own.
+/// The values of a word with an owner: each gap has a different tag.
 const GAP: u64 = 2;
 const OTHER_GAP: u64 = 4;
 
@@ -29,7 +29,7 @@ fn is_free(leaf: &Leaf) -> bool {
     seen & FAT == 0 && seen & GAP == 0
 }
 
-/// A scan of the gap and an insertion into it, beside a locker of another gap of the word.
+/// Runs a scan of the gap, an insertion into the gap, and a locker of another gap of the word, in parallel.
 fn scan_beside_an_insertion(looks_early: bool) {
     loom::model(move || {
         let leaf = Arc::new(Leaf { records: Mutex::new(0), word: AtomicU64::new(0) });
@@ -64,7 +64,7 @@ fn loom_finds_the_fault_of_an_insertion_that_looks_before_it_latches() {
     scan_beside_an_insertion(true);
 }
 
-/// An owner that fills its request and takes the word, and a rival that marks the word and reads the request.
+/// Runs an owner that fills its request and takes the word, and a rival that marks the word and reads the request.
 fn mark_beside_a_lock(swap: Ordering) {
     loom::model(move || {
         let both = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));

@@ -1,8 +1,8 @@
 //! Stops every call that changes the table before each of its stores, as a kill does.
 //!
-//! A survivor's repair follows: the section of the dead session is rolled back, then its latches are given back. Then
-//! every invariant holds, the table has the contents from before the open section, and another session can give the
-//! dead session's locks back.
+//! A survivor's repair follows: the section of the dead session is rolled back, then its latches are released. Then
+//! every invariant holds, the table has the contents from before the open section, and another session can release the
+//! dead session's locks.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Scene {
         self.locks.try_lock(session, self.lockers[locker], name(hash), mode).unwrap();
     }
 
-    /// Makes a queue of two readers: a lock without a rival is in no bucket.
+    /// Makes a queue of two readers: a lock that no other locker wants is in no bucket.
     fn queue(&self, session: &Session, hash: u64) {
         (0..2).for_each(|locker| self.lock(session, locker, hash, S));
         self.locks.reserve(session, self.lockers[0]).unwrap();
@@ -84,7 +84,8 @@ impl Scene {
     }
 }
 
-/// Kills `call` before each of its stores. With `one_section` the table must then have its contents from before.
+/// Kills `call` before each of its stores. With `one_section`, the repaired table must have the contents from before
+/// the call.
 fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Scene, &Session)) {
     let mut stores = 0;
     loop {
@@ -139,7 +140,7 @@ fn stopped_while_taking_a_new_lock() {
 }
 
 #[test]
-fn stopped_while_taking_slots_that_other_lockers_gave_back() {
+fn stopped_while_taking_slots_that_other_lockers_returned() {
     let before = |scene: &Scene, survivor: &Session| {
         (0..250).for_each(|hash| scene.lock(survivor, 1, hash, X));
         scene.locks.unlock_all(survivor, scene.lockers[1]);
@@ -221,7 +222,7 @@ fn stopped_while_downgrading_for_waiters() {
 }
 
 #[test]
-fn stopped_while_giving_one_lock_back() {
+fn stopped_while_releasing_one_lock() {
     // The middle of the stack, the head of a queue with holders and a waiter, the inside of a queue, the top.
     for hash in [2, 3, 4, 5] {
         let before = |scene: &Scene, survivor: &Session| {
@@ -236,13 +237,13 @@ fn stopped_while_giving_one_lock_back() {
             4 => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(4)).unwrap(),
             _ => |scene, victim| scene.locks.unlock(victim, scene.lockers[0], name(5)).unwrap(),
         };
-        // A lock without a rival is given back before its request leaves the stack.
+        // A thin lock is released before its request leaves the stack.
         kill_everywhere(matches!(hash, 3 | 4), before, call);
     }
 }
 
 #[test]
-fn stopped_while_giving_all_locks_back_and_granting_them() {
+fn stopped_while_releasing_all_locks_and_granting_them() {
     let before = |scene: &Scene, survivor: &Session| {
         (1..5).for_each(|hash| scene.lock(survivor, 0, hash, X));
         scene.lock(survivor, 0, 5, S);
@@ -255,7 +256,7 @@ fn stopped_while_giving_all_locks_back_and_granting_them() {
 }
 
 #[test]
-fn stopped_while_giving_slots_back() {
+fn stopped_while_returning_slots() {
     let before = |scene: &Scene, survivor: &Session| {
         (0..100).for_each(|hash| scene.lock(survivor, 0, hash, X));
         // Nothing is held, and the slots still belong to the locker.
@@ -403,7 +404,7 @@ fn stopped_while_trading_a_kept_intent_lock() {
 }
 
 #[test]
-fn stopped_while_giving_back_a_kept_intent_lock_that_other_lockers_wait_for() {
+fn stopped_while_releasing_a_kept_intent_lock_that_other_lockers_wait_for() {
     let before = |scene: &Scene, survivor: &Session| {
         assert!(scene.lock_whole(survivor, 0, IX));
         scene.wait_for_name(survivor, 1, DATABASE, S);

@@ -1,5 +1,4 @@
-//! Rivals that are killed before each store of an inflation, and then every call that can meet the unfinished
-//! inflation.
+//! Kills a rival before each store of an inflation. Then makes every call that can find the unfinished inflation.
 
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -13,7 +12,7 @@ use crate::thin::{word_number, Thin};
 use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 use Mode::{IX, S, X};
 
-/// An owner, a rival, and a second rival, each in a session of its own.
+/// An owner, a rival, and a second rival, each in its own session.
 struct Scene {
     locks: LockManager,
     processes: ProcessManager,
@@ -70,7 +69,7 @@ impl Scene {
         true
     }
 
-    /// Ends the lockers, each by a living session, as the repair of the dead does.
+    /// Ends the lockers, each by a living session, as the repair of dead sessions does.
     fn end(&self) {
         let reaper = self.processes.join().unwrap();
         for locker in self.lockers {
@@ -247,7 +246,7 @@ fn a_locker_finds_its_own_lock_after_the_inflation_by_a_rival() {
     scene.end();
 }
 
-/// So a lock that is tried with a latch held never makes the table grow (PROTOCOLS D11).
+/// A lock that is tried with a latch held must never make the table grow (PROTOCOLS D11).
 #[test]
 fn an_inflation_takes_no_slot() {
     let scene = Scene::new();
@@ -264,7 +263,7 @@ fn an_inflation_takes_no_slot() {
 }
 
 #[test]
-fn some_thin_locks_of_many_are_given_back() {
+fn some_thin_locks_of_many_are_released() {
     for stores in 0.. {
         let scene = Scene::new();
         (0..40).for_each(|hash| assert!(scene.lock(0, name(hash), X)));

@@ -1,9 +1,10 @@
-//! A model of kept intent locks: every interleaving of a locker that uses a kept lock again and again, and of another
-//! locker that wants the database whole, on processors that delay stores, with a death between any two steps.
+//! A model of kept intent locks: every interleaving of a locker that uses a kept lock again and again and of another
+//! locker that wants to lock the whole database. The processors delay stores, and a locker may die between any two
+//! steps.
 //!
-//! A store of the first locker goes into a buffer, as on x86, and reaches memory at any later time; a locked instruction,
-//! a barrier and a system call empty the buffer. Each rule of the protocol has a variant of the model that breaks it, and
-//! the search finds the interleaving that gives both lockers the database.
+//! A store of the first locker goes into a buffer, as on x86, and reaches memory at any later time; a locked
+//! instruction, a barrier and a system call empty the buffer. Each rule of the protocol has a variant of the model that
+//! breaks it, and the search finds the interleaving that gives both lockers the database.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -47,7 +48,7 @@ enum User {
     Done,
 }
 
-/// The next step of the locker that wants the database whole.
+/// The next step of the locker that wants to lock the whole database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Whole {
     Latch,
@@ -61,11 +62,11 @@ enum Whole {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
-    /// The bit in memory, and the stores of it that are on their way.
+    /// The bit in memory, and the stores to it that are in the buffer.
     bit: bool,
     buffer: VecDeque<bool>,
     epoch: u8,
-    /// Whether the latch is held, and by the locker that wants the whole database.
+    /// Whether the locker that wants the whole database holds the latch.
     latch: Option<bool>,
     request: Request,
     /// The epoch in which the user learnt the request.
@@ -163,7 +164,8 @@ impl State {
             User::Look => self.with(|state| {
                 let may_learn =
                     self.request == Request::Kept || self.request == Request::Contended && broken == Broken::Learning;
-                // The release of the latch is a plain store behind the store of the bit, so the bit comes first.
+                // The release of the latch is a plain store after the store of the bit, so the bit reaches memory
+                // first.
                 if may_learn {
                     state.bit = true;
                     state.learnt = Some(self.epoch);

@@ -10,11 +10,12 @@ use libtp_lock::{Detect, Error, Mode, Settings, Victim, Wait};
 use crate::{record, until, Scene};
 use Mode::{S, X};
 
-/// Ends the test if a deadlock is not found.
+/// The longest wait: if a deadlock is not found, the test ends with an error.
 const PATIENCE: Wait = Wait::For(Duration::from_secs(8));
 
-/// Makes a ring of `count` lockers that each hold one record and want the next locker's, and returns which of them were
-/// granted. Locker `n` is born at `births(n)`, holds `extra(n)` more locks and has logged as many bytes.
+/// Makes a circle of `count` lockers: each holds one record and wants the next locker's record. Returns which lockers
+/// were granted their second record. The transaction of locker `n` has the birth `births(n)`, holds `extra(n)` further
+/// locks and has logged `extra(n)` bytes.
 fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) -> u64) -> Vec<bool> {
     let all_hold = Barrier::new(count);
     let one = &|place: usize| {
@@ -88,8 +89,8 @@ fn two_readers_that_want_to_write_are_a_deadlock() {
 
 #[test]
 fn a_circle_through_a_locker_that_only_waits_in_the_queue_is_found() {
-    // 0 holds A shared. 1 holds B and waits for A exclusively, behind 0. 2 holds C and waits for A shared, behind 1,
-    // though compatible with 0. Then 0 wants C: 0 -> 2 -> 1 -> 0.
+    // 0 holds A shared. 1 holds B and waits for A exclusively, because of 0. 2 holds C and waits for A shared, queued
+    // after 1, though compatible with 0. Then 0 wants C: 0 -> 2 -> 1 -> 0.
     let scene = Scene::new(Settings::default());
     let (a, c) = (record(1), record(3));
     let zero = scene.actor(0);
@@ -156,7 +157,7 @@ fn a_long_line_of_waiting_lockers_is_no_deadlock() {
 }
 
 #[test]
-fn with_the_papers_detector_the_whole_table_is_searched_now_and_then() {
+fn with_the_papers_detector_the_whole_table_is_searched_periodically() {
     let mut settings = Settings::default();
     settings.detect = Detect::Every(Duration::from_millis(40));
     let scene = Scene::new(settings);

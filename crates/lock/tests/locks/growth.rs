@@ -26,14 +26,14 @@ fn one_locker_holds_a_million_locks_without_a_setting() {
     let stats = actor.locks.stats();
     assert!(stats.bytes < 160 << 20, "80 to 160 bytes a lock: {stats:?}");
     assert!(stats.buckets > 20_000, "chains would be long: {stats:?}");
-    assert!(stats.buckets <= 1 << 16, "the names of a word have one bucket: {stats:?}");
+    assert!(stats.buckets <= 1 << 16, "all names of one word must be in one bucket: {stats:?}");
     let census = actor.locks.check().unwrap();
-    assert!(census.reserved < 200, "room for a million locks is given back: {census:?}");
+    assert!(census.reserved < 200, "most of the million slots are returned: {census:?}");
     drop(actor);
     scene.assert_empty();
 }
 
-/// Like a scan, which tries its locks with a page latched. Buckets are then split in between, even those that have
+/// A scan tries its locks with a page latched. Buckets are split between such groups of locks, even buckets that have
 /// become too long for the usual undo log.
 #[test]
 fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
@@ -66,7 +66,7 @@ fn buckets_are_split_while_other_sessions_use_them() {
             scope.spawn(move || {
                 let actor = scene.actor(place);
                 for _ in 0..5 {
-                    // The same names by all: a lock without a rival is in no bucket.
+                    // All threads lock the same names: a lock that no other locker wants is in no bucket.
                     (0..4000).for_each(|hash| actor.lock(record(hash), S));
                     (0..4000).for_each(|hash| assert_eq!(actor.holds(record(hash)), Some(S)));
                     all_hold.wait();
@@ -91,7 +91,7 @@ fn a_table_that_cannot_grow_returns_full_and_has_changed_nothing() {
         }
     };
     assert!(matches!(error, Error::Full(_)), "{error}");
-    assert!(held > 1000, "a megabyte has room for more than {held}");
+    assert!(held > 1000, "a megabyte has room for more than {held} locks");
     assert_eq!(actor.locks.check().unwrap().granted, held);
     assert!(!scene.actor(1).try_lock(record(0), X), "the first locker still holds its locks");
     actor.unlock_all();

@@ -24,7 +24,7 @@ fn an_intent_lock_of_an_ended_transaction_blocks_no_other_lock() {
             assert_eq!(worker.holds(database(1)), None);
             assert!(whole.locks.is_free(&whole.session, database(1)));
             assert!(whole.locks.dump(&whole.session).is_empty());
-            assert!(whole.try_lock(database(1), mode), "{mode} beside an idle {intent}");
+            assert!(whole.try_lock(database(1), mode), "{mode} is granted despite an idle {intent}");
             assert_eq!(worker.try_lock(database(1), intent), intent.is_compatible_with(mode), "{intent} beside {mode}");
             worker.unlock_all();
             whole.unlock_all();
@@ -59,7 +59,7 @@ fn an_intent_lock_taken_again_is_in_force_again() {
 }
 
 #[test]
-fn a_kept_lock_can_be_traded_and_given_back_like_any_other() {
+fn a_kept_lock_can_be_converted_and_released_like_any_other() {
     let scene = Scene::new(Settings::default());
     let actor = scene.actor(0);
     let (locks, session, locker) = (actor.locks, &actor.session, actor.locker);
@@ -130,7 +130,7 @@ fn a_locker_can_lock_more_databases_than_it_can_keep() {
 fn a_deadlock_through_a_kept_lock_is_found() {
     let scene = Scene::new(Settings::default());
     let whole = scene.actor(0);
-    // The first rounds meet an idle kept lock, the last rounds one in force.
+    // The first rounds find an idle kept lock, the last rounds an active kept lock.
     for round in 0..5 {
         whole.locks.set_birth(whole.locker, 1000);
         whole.lock(record(1), X);
@@ -156,7 +156,7 @@ fn a_deadlock_through_a_kept_lock_is_found() {
 }
 
 #[test]
-fn an_intent_lock_is_never_in_force_beside_a_whole_lock_however_they_race() {
+fn an_intent_lock_and_a_lock_on_the_whole_database_are_never_in_force_together() {
     let scene = Scene::new(Settings::default());
     let (inside, whole, taken) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
     scope(|scope| {
@@ -190,7 +190,7 @@ fn an_intent_lock_is_never_in_force_beside_a_whole_lock_however_they_race() {
 }
 
 #[test]
-fn an_intent_lock_is_taken_again_by_a_bit_alone_until_another_locker_wants_the_database() {
+fn an_intent_lock_is_taken_again_by_its_bit_until_another_locker_wants_the_database() {
     let scene = Scene::new(Settings::default());
     let (worker, whole) = (scene.actor(0), scene.actor(1));
     let kept = |mode| worker.locks.lock_kept(&worker.session, worker.locker, database(1), mode);
@@ -209,7 +209,7 @@ fn an_intent_lock_is_taken_again_by_a_bit_alone_until_another_locker_wants_the_d
     }
     assert!(again(learnt));
     assert!(!whole.try_lock(database(1), X), "the worker has it");
-    assert_eq!(kept(IX).unwrap().epoch, None, "contended: the lock must not be taken by the bit alone");
+    assert_eq!(kept(IX).unwrap().epoch, None, "contended: the lock must not be taken without the latch");
     worker.unlock_all();
     assert!(!again(learnt), "the epoch is over");
     assert_eq!(worker.holds(database(1)), None);
@@ -255,7 +255,7 @@ fn an_intent_lock_taken_by_a_bit_excludes_a_lock_on_the_whole_database() {
                         }
                     }
                     let others = inside.fetch_add(1, Ordering::SeqCst);
-                    assert!(others < 1000, "beside the locker of the whole database");
+                    assert!(others < 1000, "a worker is inside together with the locker of the whole database");
                     inside.fetch_sub(1, Ordering::SeqCst);
                     worker.unlock_all();
                 }

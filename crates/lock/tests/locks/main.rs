@@ -1,6 +1,6 @@
 //! The lock manager through its public interface: queues, deadlocks, growth, and many threads against a model.
 //!
-//! The tests look for three faults: two lockers hold modes that exclude each other, a locker waits without need, or a
+//! The tests check for three faults: two lockers hold modes that exclude each other, a locker waits without need, or a
 //! slot is lost. Threads work through two mappings of one region, as two processes do.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may stop at any surprise")]
@@ -68,7 +68,7 @@ impl Scene {
         until(|| self.locks().dump(&watcher).iter().filter(|info| info.wanted.is_some()).count() == count);
     }
 
-    /// Checks, after all actors have gone, that nothing is held and every slot is in some place.
+    /// Checks, after all actors have gone, that no lock is held and no slot is lost.
     pub(crate) fn assert_empty(&self) {
         let census = self.locks().check().unwrap();
         assert_eq!((census.objects, census.granted, census.waiting), (0, 0, 0), "{census:?}");
@@ -110,7 +110,7 @@ pub(crate) fn record(hash: u64) -> LockName {
 pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(8);
     while !ready() {
-        assert!(Instant::now() < deadline, "the awaited state does not come");
+        assert!(Instant::now() < deadline, "the awaited state is not reached in time");
         std::thread::yield_now();
     }
 }

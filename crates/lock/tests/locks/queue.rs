@@ -31,7 +31,7 @@ fn two_lockers_share_an_object_exactly_when_their_modes_are_compatible() {
 }
 
 #[test]
-fn a_lock_held_in_a_mode_that_covers_the_new_one_is_enough() {
+fn a_lock_in_a_mode_that_covers_the_new_mode_is_not_changed() {
     let scene = Scene::new(Settings::default());
     let actor = scene.actor(0);
     for (first, second, held) in [(S, S, S), (X, IS, X), (S, IX, SIX), (U, S, U), (IS, U, U), (IX, U, SIX)] {
@@ -186,7 +186,7 @@ fn a_downgrade_admits_readers_and_needs_a_covered_mode() {
 }
 
 #[test]
-fn locks_are_given_back_one_by_one_in_any_order() {
+fn locks_are_released_one_by_one_in_any_order() {
     let scene = Scene::new(Settings::default());
     let (actor, other) = (scene.actor(0), scene.actor(1));
     for start in 0..6 {
@@ -197,7 +197,7 @@ fn locks_are_given_back_one_by_one_in_any_order() {
         for step in 0..6 {
             let name = record((start + step * 5) % 6);
             actor.locks.unlock(&actor.session, actor.locker, name).unwrap();
-            assert!(other.try_lock(name, X), "{name} was given back");
+            assert!(other.try_lock(name, X), "{name} was released");
             actor.locks.check().unwrap();
         }
         assert_eq!(actor.locks.count(actor.locker), 0);
@@ -210,7 +210,7 @@ fn locks_are_given_back_one_by_one_in_any_order() {
 }
 
 #[test]
-fn records_are_given_back_when_their_database_is_locked_whole() {
+fn record_locks_are_released_when_the_whole_database_is_locked() {
     let scene = Scene::new(Settings::default());
     let database = LockName { space: 1, kind: 1, hash: 0 };
     let (actor, other) = (scene.actor(0), scene.actor(1));
@@ -286,7 +286,7 @@ fn an_instant_lock_that_had_to_wait_leaves_the_older_lock_as_it_was() {
 }
 
 #[test]
-fn a_wait_ends_at_its_limit_and_the_waiters_behind_it_are_granted() {
+fn a_wait_ends_at_its_limit_and_the_waiters_after_it_are_granted() {
     let scene = Scene::new(Settings::default());
     let holder = scene.actor(0);
     holder.lock(record(1), S);
@@ -362,6 +362,6 @@ fn a_wait_for_a_dead_session_that_cannot_be_repaired_fails() {
     let refused = waiter.locks.lock(&waiter.session, waiter.locker, record(1), S, Wait::For(Duration::from_secs(8)));
     assert!(matches!(refused, Err(Error::HeldForGood { .. })), "{refused:?}");
     assert_eq!(waiter.locks.count(waiter.locker), 0, "the locker waits no more");
-    // No session gives back the dead session's locks.
+    // No session releases the dead session's locks.
     std::mem::forget(dead);
 }

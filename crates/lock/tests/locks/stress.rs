@@ -1,4 +1,4 @@
-//! Eight threads in two mappings do everything at random, against a model.
+//! Eight threads in two mappings make random calls, which are compared with a model.
 //!
 //! The model is a list of holders for each object. A grant enters the model after it happens, and a release before it
 //! happens. So if the model has two holders whose modes conflict, the lock table had both of them at one time, too.
@@ -18,7 +18,7 @@ const THREADS: usize = 8;
 const OBJECTS: u64 = 12;
 const TRANSACTIONS: u32 = 4000;
 
-/// Ends the test if a deadlock is not found.
+/// The longest wait: if a deadlock is not found, the test ends with an error.
 const PATIENCE_LIMIT: Duration = Duration::from_secs(8);
 const PATIENCE: Wait = Wait::For(PATIENCE_LIMIT);
 
@@ -76,7 +76,7 @@ fn transaction(actor: &Actor<'_>, model: &Model, random: &mut Random) -> bool {
     for _ in 0..random.below(6) {
         let object = random.below(OBJECTS);
         if random.below(8) == 0 {
-            // Without this, transactions are so short that they hardly ever meet.
+            // Without this pause, transactions are so short that they hardly ever conflict.
             std::thread::yield_now();
         }
         let mode = [IS, IX, IS, IX, S, SIX, U, X, X][random.below(9) as usize];
@@ -140,6 +140,6 @@ fn no_two_of_eight_threads_ever_hold_conflicting_locks() {
         let (counted, added) = (&model.counters[object], &model.added[object]);
         assert_eq!(counted.load(Ordering::Relaxed), added.load(Ordering::Relaxed), "object {object}");
     }
-    assert!(deadlocks.load(Ordering::Relaxed) > 0, "the test should meet deadlocks");
+    assert!(deadlocks.load(Ordering::Relaxed) > 0, "the test should cause deadlocks");
     scene.assert_empty();
 }

@@ -1,8 +1,9 @@
 //! A model of thin locks (docs/design/0021), run through every order of its steps and every death.
 //!
 //! Two owners, a contender and two reapers work on three names. `world.rs` has the shared memory, `steps.rs` the calls,
-//! a store at a time, `search.rs` the orders and the deaths. Each rule of the design is broken once: the search must
-//! then find a path to two holders, to a lock that no session gives back, or to a waiter that waits for ever.
+//! one store at a time, and `search.rs` the orders and the deaths. In a further test each rule of the design is broken:
+//! the search must then find a path to two holders, to a lock that no session releases, or to a waiter that waits for
+//! ever.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may stop at any surprise")]
 
@@ -49,7 +50,7 @@ const BROKEN: &[(Bug, &str)] = &[
     (Bug::NotedLate, "1: the request goes on its stack after the swap"),
     (Bug::OwnNotSought, "2: a locker does not look for its own request in the queue"),
     (Bug::TwoBuckets, "3: the names of one word have two buckets"),
-    (Bug::ThinBesideQueue, "3: a word gets an owner beside the queue of another name"),
+    (Bug::ThinBesideQueue, "3: a word gets an owner while another name of the word has a queue"),
     (Bug::OldLook, "4: the word is not looked at again under the latch"),
     (Bug::ClearedInSection, "5: the word becomes free inside the section that removes the queue"),
     (Bug::ExactCompare, "6: a release compares the mode that was noted"),
@@ -57,10 +58,10 @@ const BROKEN: &[(Bug, &str)] = &[
     (Bug::MineByTag, "8: a locker takes a word with the tag of a name for its lock on the name"),
     (Bug::PlainRelease, "10: a release is a plain store"),
     (Bug::NameReadEarly, "10: the contender reads the request before FAT is in the word"),
-    (Bug::FatIsDone, "11: FAT beside an owner counts as inflated"),
-    (Bug::InflatedTwice, "11: FAT beside an owner counts as not inflated"),
+    (Bug::FatIsDone, "11: a word with FAT and an owner counts as inflated"),
+    (Bug::InflatedTwice, "11: a word with FAT and an owner counts as not inflated"),
     (Bug::FatTooEarly, "11: the word loses its owner before the section closes"),
-    (Bug::OwnerStays, "11: a release leaves its place beside FAT"),
+    (Bug::OwnerStays, "11: a release leaves its place in a word with FAT"),
     (Bug::GrantNotLatched, "a waiter that sees its grant without the latch does not look again under the latch"),
 ];
 

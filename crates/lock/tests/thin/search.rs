@@ -70,7 +70,7 @@ pub(crate) fn explore(scripts: &Scripts, bug: Option<Bug>, deaths: u8) -> Found 
     Found::Nothing { states: origins.len() }
 }
 
-/// Two sums of one pass, so that no two states are taken for one.
+/// Returns two sums of one pass, so that two different states practically never have the same fingerprint.
 fn fingerprint(world: &World) -> u128 {
     let mut sums = Sums(1, 2);
     world.hash(&mut sums);
@@ -128,7 +128,7 @@ fn failure(world: &World) -> Option<String> {
         }
     }
     if world.is_instant_wrong {
-        return Some("an instant is granted beside a holder".into());
+        return Some("an instant lock is granted while another locker holds the name".into());
     }
     // The queues as a repair would find them.
     let mut repaired = world.clone();
@@ -137,7 +137,7 @@ fn failure(world: &World) -> Option<String> {
     (0..NAMES).find(is_hidden).map(|name| format!("name {name} has a queue, and its word is not FAT"))
 }
 
-/// Returns a failure of a state in which no actor can go on.
+/// Returns a failure of a state in which no actor can make a step.
 fn failure_at_end(world: &World) -> Option<String> {
     let waiter = world.actors.iter().position(|actor| !actor.is_dead && !matches!(actor.pc, Pc::End | Pc::Reap));
     if let Some(waiter) = waiter {
@@ -147,11 +147,11 @@ fn failure_at_end(world: &World) -> Option<String> {
         return Some(format!("dead actor {dead} is not repaired"));
     }
     if let Some(word) = world.words.iter().position(|word| word.place != 0) {
-        return Some(format!("word {word} has an owner at the end: a lock that no session gives back"));
+        return Some(format!("word {word} has an owner at the end: a lock that no session releases"));
     }
     let name = (0..NAMES).find(|&name| !world.queues[name].is_empty());
     if let Some(name) = name {
-        return Some(format!("name {name} has a queue at the end: a lock that no session gives back"));
+        return Some(format!("name {name} has a queue at the end: a lock that no session releases"));
     }
     let is_left = world.stacks.iter().any(|stack| !stack.is_empty()) || world.latches.iter().any(Option::is_some);
     is_left.then(|| "a stack or a latch is left".into())

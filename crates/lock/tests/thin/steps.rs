@@ -1,4 +1,4 @@
-//! The calls of the model, a store at a time. Between any two steps of an actor it may die.
+//! The calls of the model, one store at a time. An actor may die between any two of its steps.
 
 use crate::world::{bucket_of, locker_of, word_of, Bug, List, Mode, Name, Place, State, Var, Word, World};
 use crate::world::{FREED, LAST_REAPER, LOCKERS, REAPER};
@@ -203,7 +203,7 @@ impl Step<'_> {
         self.actor().pc = pc;
     }
 
-    /// Releases the latch as the next step, and then goes on.
+    /// Makes the release of the latch the next step; after it the actor continues with `then`.
     fn leave(&mut self, then: Pc) {
         let actor = self.actor();
         // States that differ only in words which are not read again are one state.
@@ -287,7 +287,7 @@ impl Step<'_> {
         true
     }
 
-    /// Makes a step without a rival.
+    /// Makes a step of a lock that no other locker wants.
     fn alone(&mut self, actor: &Actor, word: Word) -> bool {
         let (name, mode, place, locker) = (actor.name, actor.mode, actor.place, actor.locker);
         match actor.pc {
@@ -580,7 +580,7 @@ impl Step<'_> {
         place
     }
 
-    /// Makes the next grant, or goes on.
+    /// Makes the next grant, or continues.
     fn grant(&mut self, name: Name, then: Pc) {
         match self.world.next_grant(name) {
             Some((place, state)) => self.set(Var::State(place, state)),
@@ -630,7 +630,7 @@ impl Step<'_> {
         let is_mine = word.place == actor.place;
         if self.world.slot(actor.place).state != State::Thin {
             if is_mine && !self.has(Bug::OwnerStays) {
-                // Before the section: the slot becomes free in it.
+                // This happens before the section, in which the slot becomes free.
                 *self.world.word(actor.name) = Word::FAT;
             }
             self.go(Pc::ReleaseQueue);

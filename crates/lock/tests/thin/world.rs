@@ -167,7 +167,7 @@ pub(crate) struct World {
     pub(crate) owners: [u8; LOCKERS],
     /// The locks that the lockers' owners rely on.
     pub(crate) relied: [[Option<Mode>; NAMES]; LOCKERS],
-    /// An instant was granted beside a holder.
+    /// An instant lock was granted while another locker held the name.
     pub(crate) is_instant_wrong: bool,
     pub(crate) actors: [crate::steps::Actor; ACTORS],
     pub(crate) deaths: u8,

@@ -73,7 +73,7 @@ fn a_torn_write_leaves_the_earlier_slot() {
         let block = if (before + 1) % 2 == 1 { 1 } else { 2 };
         flip(&file, block * BLOCK_BYTES + 40);
         let found = file.read().unwrap();
-        assert_ne!(found, new, "the damaged slot does not count");
+        assert_ne!(found, new, "the damaged slot is ignored");
         file.write(&new).unwrap();
         assert_eq!(file.read().unwrap(), new);
     }
@@ -165,8 +165,8 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
     let file = room.file();
     file.create(&some_control()).unwrap();
     let mut before = some_control();
-    // Each list has two earlier lives. The last two lists are shorter than the ones before, as after a recycling of the
-    // log.
+    // Each list has two incarnations more than a slot has room for. The last two lists are shorter than the earlier
+    // lists, as after a recycling of the log.
     for restarts in [125, 126, 127, 200, 382, 383, 600, 1500, 300, 90] {
         let control = after_restarts(restarts);
         file.write(&control).unwrap();
@@ -175,7 +175,7 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
         let older = control.incarnations.list().len().saturating_sub(SLOT_INCARNATIONS);
         for index in 0..(older * LIFE_BYTES).div_ceil(SLOT_BYTES) {
             flip(&file, further_block_at(block, index) + 5);
-            assert!(file.read().unwrap() == before, "the other slot counts");
+            assert!(file.read().unwrap() == before, "the other slot is read");
             flip(&file, further_block_at(block, index) + 5);
         }
         if older > 0 {
@@ -254,8 +254,8 @@ fn on_a_full_disk_a_list_that_needs_a_further_block_fails_and_changes_nothing() 
     let before = after_restarts(120);
     file.write(&before).unwrap();
     disk.fail_call(Calls::On(Operation::Allocate, CONTROL_NAME.into()), 0, Fault::Enospc, Repeat::Forever);
-    // The first restart without room in the slot finds a further block; the first restart without a block changes
-    // nothing.
+    // The first restart without room in the slot finds an allocated further block. The first restart without such a
+    // block changes nothing.
     let control = after_restarts(140);
     let refused = file.write(&control).unwrap_err();
     assert!(matches!(refused, Error::Full { .. }), "{refused}");

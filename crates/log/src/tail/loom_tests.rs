@@ -1,12 +1,12 @@
 //! The publication of a record, and a reader without a latch, under every interleaving.
 //!
-//! The model has a ring of one chunk of two words, which the appender uses for one position after the other, like a
+//! The model has a ring of one chunk of two words. The appender uses the chunk for one position after the other, like a
 //! chunk that was moved. The orderings are those of `Region::copy_in`, `Region::copy_out` and `Word::publish`.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::Arc;
 
-/// A record: its number and a checksum over number and place.
+/// Returns a record: its number, and a checksum over its number and place.
 fn record(lsn: u64) -> [u64; 2] {
     [lsn * 7, (lsn * 7).wrapping_mul(0x9E37_79B9).wrapping_add(lsn)]
 }
@@ -49,7 +49,7 @@ impl Model {
         self.durable.fetch_max(lsn + 1, Ordering::AcqRel);
     }
 
-    /// As `LogManager::read`: the ring, then the files, and again until either has the record.
+    /// As `LogManager::read`: reads the ring, then the files, and repeats until one of them has the record.
     fn read(&self, lsn: u64) -> Option<[u64; 2]> {
         if lsn >= self.tail.load(Ordering::Acquire) {
             return None;

@@ -1,4 +1,4 @@
-//! Logged records are read again: from the ring, from the files, across chunks and segments, by another process.
+//! Logged records can be read: from the ring, from the files, across chunks and segments, by another process.
 
 use super::rig::Rig;
 use crate::{record_bytes, Entry, Error, Lsn, TxnId, KIND_FLUSH_MARK};

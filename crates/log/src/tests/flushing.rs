@@ -23,7 +23,7 @@ fn slow(settings: Settings) -> (Rig, Arc<AtomicU64>) {
     below.sync().unwrap();
     let directory: Arc<dyn Directory> = Arc::new(SlowDisk { below, syncs: Arc::clone(&syncs) });
     let rig = Rig::through(disk, directory, settings, control, Lsn::FIRST).unwrap();
-    // The segments are there before syncs are counted.
+    // The segments are made before syncs are counted.
     rig.one.log.prepare_segment(&rig.one.session, Lsn::new(2 << 20)).unwrap();
     syncs.store(0, Ordering::SeqCst);
     (rig, syncs)
@@ -111,7 +111,7 @@ fn a_failed_sync_poisons_the_log_permanently() {
         assert!(is_failed(side.log.force(&side.session, safe).map(drop)));
         assert!(is_failed(side.log.background_flush(&side.session).map(drop)));
         assert!(is_failed(side.log.recycle(&side.session, Lsn::FIRST, Lsn::new(u64::MAX))));
-        assert_eq!(side.log.read(safe).unwrap().body, b"safe", "reads go on");
+        assert_eq!(side.log.read(safe).unwrap().body, b"safe", "reads still work");
         assert_eq!(side.log.durable(), durable);
     }
 }
@@ -173,7 +173,7 @@ fn flushes_that_step_back_add_one_mark() {
             assert!(matches!(refused, Error::SteppedBack { .. }), "{refused}");
         }
         let grown = rig.one.log.tail().since(rig.one.log.durable());
-        assert_eq!(grown, record * (2 * MARK_BYTES as u64 + 8), "{record} records, and a mark behind each");
+        assert_eq!(grown, record * (2 * MARK_BYTES as u64 + 8), "{record} records, and a mark after each");
     }
     rig.disk.clear_faults();
     rig.two.log.force(&rig.two.session, last).unwrap();
@@ -253,7 +253,7 @@ fn a_failed_write_poisons_the_log_and_every_waiter_gets_the_error() {
 #[test]
 fn a_dead_leader_is_replaced() {
     let rig = Rig::new();
-    // The slot is free again: its session is gone.
+    // The session's slot is free again.
     let ghost = rig.another().session.id();
     rig.one.log.header.leader.publish(ghost);
     let begun = Instant::now();
@@ -271,7 +271,8 @@ fn another_session_leads_after_a_leader_panics() {
         panic!("in the disk's code");
     }));
     assert!(caught.is_err());
-    // The role goes with the session, which is dead: the catcher of the panic marks it so (PROTOCOLS D10).
+    // The session is dead, so it no longer has the role: the code that caught the panic has marked it dead (PROTOCOLS
+    // D10).
     rig.one.session.mark_dead();
     rig.two.log.force(&rig.two.session, lsn).unwrap();
 }
@@ -288,8 +289,8 @@ fn relaxed_records_are_flushed_in_the_background_within_their_bound() {
         std::thread::sleep(Duration::from_millis(1));
         assert!(begun.elapsed() < Duration::from_secs(2));
     }
-    assert!(begun.elapsed() >= Duration::from_millis(8), "the flush came at once, after {:?}", begun.elapsed());
-    // Many bytes are flushed at once.
+    assert!(begun.elapsed() >= Duration::from_millis(8), "the flush was too early, after {:?}", begun.elapsed());
+    // Many unflushed bytes are flushed without a wait.
     rig.one.put(&[0; 11_000]);
     assert!(rig.two.log.background_flush(&rig.two.session).unwrap());
 }

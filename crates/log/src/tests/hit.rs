@@ -16,7 +16,7 @@ use crate::{note_lasting, rescue_ring, rescue_survivor, Lsn};
 /// A value that no code stores.
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
 
-/// Stores nonsense into the header's word at that place.
+/// Stores nonsense into the header's word with the index `word`.
 fn hit(rig: &Rig, word: usize) {
     let header = rig.region.root::<LogHeader>(RootSlot::Log).unwrap().raw();
     let place = Offset::<Word<u64>>::from_raw(header + word as u64).unwrap();
@@ -27,7 +27,7 @@ fn hit_directory(rig: &Rig) {
     (0..DIRECTORY_CHUNKS).for_each(|entry| hit(rig, offset_of!(LogHeader, directory) + 8 * entry));
 }
 
-/// A log of which a part is on the disk and `records` records are in memory alone.
+/// Returns a log of which a part is on the disk, and `records` records are only in memory.
 fn partly_durable(records: u8) -> (Rig, Vec<Lsn>) {
     let rig = Rig::new();
     (0..10).for_each(|number| assert!(rig.one.commit(&[number; 300]).is_ok()));

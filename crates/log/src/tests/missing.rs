@@ -9,7 +9,7 @@ use super::rig::{control_file, image, small, Rig};
 use crate::segment::NOTE_AT;
 use crate::{segment_name, Error, Lsn};
 
-/// Commits until the log's newest record lies in segment `number`, then once more.
+/// Commits until the log's newest record is in segment `number`, then again.
 fn fill_into(rig: &Rig, number: u32) {
     let geometry = *rig.one.log.files.geometry();
     while geometry.locate(rig.one.log.durable()).segment < number {
@@ -23,7 +23,7 @@ fn contents(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.file_bytes(&path))).collect()
 }
 
-/// Checks that a restart on `disk` is refused and changes nothing. Returns the error's sentence.
+/// Checks that a restart on `disk` is refused and changes nothing. Returns the error's text.
 fn must_refuse(disk: &SimDisk, what: &str) -> String {
     let before = contents(disk);
     let refused = Rig::restart_on(disk.clone(), small()).map(|(_, found)| found.end);
@@ -45,7 +45,8 @@ fn checkpoint(rig: &Rig) {
     file.write(&control).unwrap();
 }
 
-/// Removes every segment in turn, then cuts it to each of some lengths. After the file is put back, nothing is lost.
+/// Checks that a restart needs each segment. Removes one segment at a time, then cuts it to each of some lengths. After
+/// the file is restored, nothing is lost.
 fn every_segment_counts(rig: &Rig, newest: u32) {
     let end = rig.one.log.durable();
     for number in 1..=newest {

@@ -1,4 +1,4 @@
-//! Segments made ahead, given up and used again, and a disk without room.
+//! Segments that are made ahead, recycled and deleted, and a full disk.
 
 use libtp_io::{Directory, Operation};
 use libtp_process::SessionId;
@@ -37,7 +37,7 @@ fn a_full_disk_is_an_error_of_reserve_and_changes_nothing() {
     for &lsn in &safe {
         assert_eq!(rig.two.log.read(lsn).unwrap().body, [5; 3000]);
     }
-    // Space is freed: the log goes on by itself.
+    // Space is freed: the log continues without a restart.
     rig.disk.set_capacity(None);
     rig.two.commit(b"on").unwrap();
 }
@@ -94,7 +94,7 @@ fn on_a_full_disk_undo_has_its_reserved_room_and_other_appends_are_refused() {
     rig.one.log.promise(&rig.one.session, 300_000).unwrap();
     rig.disk.set_capacity(Some(rig.disk.bytes_used()));
     while rig.two.try_put(&[0; 1000]).is_ok() {}
-    // All promised bytes, and both sessions' shares.
+    // Undo uses all promised bytes, and both sessions' shares.
     for _ in 0..(300_000 + 2 * UNDO_SHARE_BYTES) / 1100 {
         let body = [1; 1000];
         rig.one.log.reserve_undo(&rig.one.session, record_bytes(body.len())).unwrap();
@@ -154,7 +154,7 @@ fn unneeded_segments_are_renamed_or_removed_and_old_records_are_gone() {
     assert!(matches!(rig.two.log.read(first), Err(Error::TooOld { .. })));
     assert!(matches!(rig.two.log.roll(first).next(), Some(Err(Error::TooOld { .. }))));
     assert_eq!(rig.two.log.read(keep).unwrap().body, b"keep");
-    // The log goes on through the recycled segments.
+    // The log continues in the recycled segments.
     for number in 0..300 {
         rig.two.commit(&[number as u8; 2000]).unwrap();
     }
@@ -196,7 +196,7 @@ fn the_number_of_segments_needed_recently_is_kept_ready_for_a_while() {
     let ready = round(800 << 10);
     assert!(ready <= (1 << 20) + (64 << 10), "{ready} bytes ready");
     assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
-    // A larger need, or any other value of the word, is forgotten as fast as this need.
+    // A larger need, or any wrong value of the word, is forgotten as fast as this need.
     round(6 << 20);
     log.header.needed_lately.publish(u64::MAX);
     let ready = (0..200).fold(0, |_, _| round(64 << 10));
@@ -255,7 +255,7 @@ fn room_reserved_by_dead_sessions_is_released() {
     assert!(header.reserve_largest.load() >= 100_000);
     rig.two.log.repair_alone().unwrap();
     assert_eq!((header.promised.load(), header.reserve_largest.load()), (0, crate::reserve::RESERVE_BYTES_MIN));
-    // As much as before the deaths, for a session that asks for that much.
+    // A session can reserve as much as before the deaths.
     rig.two.log.reserve(&rig.two.session, 100_000).unwrap();
     assert!(header.reserve_largest.load() >= 100_000);
 }

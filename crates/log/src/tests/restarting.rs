@@ -1,5 +1,5 @@
 //! The log's end after a crash: a torn tail is the end, a damaged middle is an error that names the place, and the
-//! leftovers of an earlier life never come back.
+//! leftovers of an earlier incarnation are never read.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_ends_the_log() {
     let after = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
     let bytes = rig.one.log.durable().since(last) as usize;
     for kept in 0..bytes {
-        // Either only the first `written_back` bytes of the flush reached the disk, or all bytes but those.
+        // Either only the first `written_back` bytes of the flush reached the disk, or all other bytes did.
         for is_first in [true, false] {
             let disk = image(&rig);
             let at = place.offset as usize;
@@ -92,7 +92,7 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_ends_the_log() {
             disk.damage(&segment_name(place.segment), lost.start as u64, &before[lost]);
             let (_, found) = Rig::restart_on(disk.clone(), small()).unwrap();
             let left = disk.file_bytes(&segment_name(place.segment)).unwrap();
-            // The record has 528 bytes, the mark the rest. Some of the lost bytes were zeros anyway.
+            // The record has 528 bytes, and the mark has the rest. Some of the lost bytes were zeros before.
             let expected = if left == after {
                 rig.one.log.durable()
             } else if left[at..at + 528] == after[at..at + 528] {
@@ -133,7 +133,7 @@ fn damage_to_the_very_last_flush_is_noticed_after_a_clean_close_or_a_checkpoint(
     let (_, found) = Rig::restart_on(image(&rig), small()).unwrap();
     assert_eq!(found.end.end, lsns[9], "no word distinguishes damage from a torn tail");
     checkpoint(&rig, true);
-    // The record lies before the durable end, and redo needs it.
+    // The record is before the durable end, and redo needs it.
     let refused = Rig::restart_on(image(&rig), small()).map(drop);
     assert!(matches!(refused, Err(Error::Corrupt { lsn, .. }) if lsn == lsns[9]), "{refused:?}");
 }
@@ -179,7 +179,7 @@ fn records_beyond_a_torn_tail_never_come_back() {
     flip(&rig, first);
     let (next, found) = Rig::restart_on(image(&rig), small()).unwrap();
     assert_eq!(found.end.end, first);
-    // The new life writes a record and a flush mark that end just where the old record begins.
+    // The new incarnation writes a record and a flush mark that end just where the old record begins.
     assert_eq!(next.one.commit(&[0x33; record_bytes(100) - MARK_BYTES - RECORD_HEADER_BYTES]).unwrap(), first);
     assert_eq!(next.one.log.durable(), second);
     let (after, found) = Rig::restart_on(image(&next), small()).unwrap();
@@ -197,7 +197,7 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     }
     rig.one.log.force_all(&rig.one.session).unwrap();
     rig.one.log.recycle(&rig.one.session, rig.one.log.durable(), Lsn::new(u64::MAX)).unwrap();
-    // Log into a recycled file, and end, mark included, just where one of its old records begins.
+    // Append log to a recycled file so that the log, with its mark, ends just where an old record begins.
     let is_old = |bytes: &[u8]| bytes[RECORD_HEADER_BYTES..].starts_with(&[6; 64]);
     let old_record = |place: crate::Place| {
         let bytes = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
@@ -224,8 +224,8 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     assert_eq!(find_end(&files, &control, &settings).unwrap().end, rig.one.log.durable());
 }
 
-/// A workload of relaxed and durable records, checkpoints and recycling. Stops at the first error. Returns the
-/// acknowledged records, each with the I/O index at that moment.
+/// Runs a workload of relaxed and durable records, checkpoints and recycling. Stops at the first error. Returns the
+/// acknowledged records, each with the number of I/O calls at that moment.
 fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
     let mut acknowledged = Vec::new();
     for round in 0..60_usize {
@@ -252,7 +252,7 @@ fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
     (acknowledged, None)
 }
 
-/// Restarts on the disk, checks that the log is whole and reaches beyond `safe`, and goes on.
+/// Restarts on the disk, checks that the log is whole and reaches beyond `safe`, and appends more log.
 fn judge(disk: SimDisk, safe: Option<Lsn>, what: &str) {
     let (next, found) = Rig::restart_on(disk, small()).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(Some(found.end.end) > safe, "{what}: {safe:?} was acknowledged, the log ends at {}", found.end.end);

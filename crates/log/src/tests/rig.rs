@@ -55,7 +55,7 @@ pub(super) struct Rig {
     pub(super) region: Region,
     pub(super) control: Control,
     pub(super) settings: Settings,
-    /// Two processes: each has mapped the region at an address of its own.
+    /// Two processes, which have mapped the region at different addresses.
     pub(super) one: Side,
     pub(super) two: Side,
 }
@@ -125,7 +125,7 @@ impl Rig {
         self.another_with(&self.settings)
     }
 
-    /// Another process, with settings of its own.
+    /// Another process, with other settings.
     pub(super) fn another_with(&self, settings: &Settings) -> Side {
         let region = self.region.map_again().expect("memory");
         let processes = ProcessManager::attach(&region, &Default::default()).expect("memory");

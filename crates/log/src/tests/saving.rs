@@ -111,7 +111,7 @@ fn the_log_of_a_region_that_disagrees_with_the_files_is_written_to_them_on_deman
     assert!(matches!(outcome, Err(Error::Unusable { .. })), "{outcome:?}");
 }
 
-/// The files are set back to a backup of the life before the region's, and the region has log beyond them.
+/// The files are replaced by a backup from the incarnation before the region's, and the region has log beyond them.
 #[test]
 fn a_region_of_a_later_life_is_recognized_and_written_to_the_files_on_demand() {
     let first = Rig::new();
@@ -153,7 +153,7 @@ fn a_region_whose_log_begins_beyond_the_files_cannot_be_written_to_them() {
     let rig = Rig::new();
     fill(&rig, 5, 300);
     let backup = image(&rig);
-    // Until the ring no longer has the place where the backup ends.
+    // Append until the ring no longer has the LSN where the backup ends.
     while rig.one.log.header.ring_start.load() <= Lsn::new(8192) {
         fill(&rig, 20, 700);
     }

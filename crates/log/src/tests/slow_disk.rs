@@ -1,4 +1,4 @@
-//! A disk that counts its syncs, each of which takes a millisecond, so that commits meet.
+//! A disk that counts its syncs. Each sync takes a millisecond, so that commits are concurrent.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use libtp_process::SessionId;
 
 const SESSIONS: usize = 3;
 
-/// Where a session sleeps: the number of wakes, and the kernel's queue.
+/// The place where a session sleeps: the number of wakes, and the kernel's queue.
 struct SleepPlace {
     wakes: AtomicU32,
     kernel: Mutex<()>,
@@ -20,7 +20,7 @@ struct SleepPlace {
 struct Model {
     tail: AtomicU64,
     durable: AtomicU64,
-    /// The disk's contents: written by leaders between taking and giving up the lead.
+    /// The disk's contents, written only by the present leader.
     synced: AtomicU64,
     poison: AtomicBool,
     leader: AtomicU64,

@@ -69,9 +69,9 @@ fn no_process_takes_the_seat_of_a_dead_process_that_still_has_a_session() {
     let theirs = victim.join().expect("room");
     kernel.kill(2);
     let newcomers: Vec<ProcessManager> = (3..40).map(|process| attach(&region, &kernel, process)).collect();
-    assert!(!observer.is_alive(theirs.id()), "a newcomer must not give life to the dead");
+    assert!(!observer.is_alive(theirs.id()), "a new process must not make a dead session count as alive");
     assert!(newcomers.iter().all(|newcomer| !newcomer.is_alive(theirs.id())));
-    // Its slot is given back when its last session is gone.
+    // The slot is freed when its last session is repaired.
     let pids = || observer.0.attachments.others().count();
     let before = pids();
     observer.forget_gone();
@@ -82,7 +82,7 @@ fn no_process_takes_the_seat_of_a_dead_process_that_still_has_a_session() {
 }
 
 #[test]
-fn a_process_that_leaves_gives_its_seat_and_slot_back() {
+fn a_process_that_leaves_releases_its_seat_and_slot() {
     let (region, kernel) = new_region();
     let observer = attach(&region, &kernel, 1);
     for _ in 0..100 {
@@ -96,7 +96,7 @@ fn a_process_that_leaves_gives_its_seat_and_slot_back() {
 }
 
 #[test]
-fn a_seat_that_is_still_held_from_elsewhere_is_passed_over() {
+fn a_seat_that_another_process_still_holds_is_skipped() {
     let (region, kernel) = new_region();
     let first = attach(&region, &kernel, 1);
     let next = super::Tenant(2).next(2).id().raw();
@@ -123,7 +123,7 @@ fn a_process_that_died_adding_sessions_is_taken_over() {
     let (one, two) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
     one.0.header.growing.publish(two.0.attachments.own().raw());
     kernel.kill(2);
-    drop(one.join().expect("the dead one's claim does not count"));
+    drop(one.join().expect("the claim of the dead process is taken over"));
 }
 
 #[test]
@@ -142,5 +142,5 @@ fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let told = watch.wait(std::time::Duration::from_millis(1));
     other.kill().expect("a test may kill its child");
     other.wait().expect("the child was killed");
-    assert!(told, "the descriptor is the other's, which lives");
+    assert!(told, "the descriptor is of the other process, which lives");
 }

@@ -2,7 +2,7 @@
 //!
 //! The model of the kernel is a futex: a comparison of the word and a queue, under one mutex. No sleeper wakes by
 //! itself in the model, so a lost wake is a deadlock, which loom reports. The latch protects a counter that is loaded
-//! and stored apart, relaxed: two holders at once, or a missing release or acquire, lose an increment.
+//! and then stored, relaxed: two holders at once, or a missing release or acquire, lose an increment.
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -88,7 +88,7 @@ impl Model {
         }
         assert!(self.word.look() & COUNT != 0, "a shared holder is counted");
         let seen = self.counter.load(Ordering::Relaxed);
-        assert_eq!(seen, self.counter.load(Ordering::Relaxed), "a writer got in beside a reader");
+        assert_eq!(seen, self.counter.load(Ordering::Relaxed), "a writer held the latch together with a reader");
         if !leave_shared(&self.word) {
             release_shared(&self.word, self);
         }
@@ -130,8 +130,8 @@ impl Waiter<AtomicU64> for Model {
 
 type Step = fn(&Model, u64);
 
-/// Runs the steps, each in a thread of its own, the last one in the first thread. All of them end, and the latch is
-/// free afterwards.
+/// Runs each step in its own thread; the last step runs in the calling thread. Checks that all steps end and that the
+/// latch is free afterwards.
 fn run(time_passes: bool, preemptions: usize, steps: &'static [Step], expected: u32) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -1,9 +1,9 @@
 //! A page above the leaves that has one child left is absorbed by its left neighbour.
 //!
-//! Not in the paper. Where keys are inserted at one end and deleted at the other, each page above the leaves would in
-//! the end keep one empty leaf, and the file would grow for ever. As in an unlinking, the *left* neighbour takes over
-//! the range. The page keeps its right link, gets a *deleted* mark, and becomes free when no session can be on the way
-//! to it (PROTOCOLS T2).
+//! Not in the paper. If keys are inserted at one end and deleted at the other, each page above the leaves would finally
+//! have one empty leaf, and the file would grow without end. As in an unlinking, the *left* neighbour takes over the
+//! key range. The absorbed page keeps its right link, gets a *deleted* mark, and is freed when no session can be on the
+//! way to the page (PROTOCOLS T2).
 //!
 //! If we die here: an absorption is one redo-only record, complete in itself.
 
@@ -20,7 +20,7 @@ use crate::page::slotted::SLOT_BYTES;
 use crate::pages::rank;
 use crate::Result;
 
-/// Whether a page has one child, and no action on it is unfinished.
+/// Returns whether a page has one child and no unfinished action.
 fn is_absorbable(node: &Node<'_>, level: u8) -> bool {
     node.level() == level
         && node.count() == 1
@@ -29,7 +29,7 @@ fn is_absorbable(node: &Node<'_>, level: u8) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Whether a page can take over from its right neighbour `gone`.
+/// Returns whether a page can absorb its right neighbour `gone`.
 fn can_absorb(node: &Node<'_>, gone: u32, level: u8) -> bool {
     node.level() == level
         && node.count() != 0
@@ -39,9 +39,9 @@ fn can_absorb(node: &Node<'_>, gone: u32, level: u8) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Lets the left neighbour absorb the page on `level` that begins with `separator`, if the page has one child and
-/// nothing stands in the way. Returns whether it did. A later passing session tries again where something stood in the
-/// way.
+/// Lets the left neighbour absorb the page on `level` that begins with `separator`, if the page has one child and no
+/// concurrent action prevents it. Returns whether the page was absorbed. Otherwise a later session that passes the page
+/// tries again.
 pub(crate) fn absorb(access: &Access<'_>, separator: &[u8], level: u8) -> Result<bool> {
     let pages = &access.pages;
     let gone = number_of(pages, separator, level)?;
@@ -112,7 +112,7 @@ pub(crate) fn absorb(access: &Access<'_>, separator: &[u8], level: u8) -> Result
     Ok(true)
 }
 
-/// Whether a page is the first child of its parent.
+/// Returns whether a page is the first child of its parent.
 fn is_first_child(access: &Access<'_>, page: u32, separator: &[u8], level: u8) -> Result<bool> {
     let parent = search::shared(&access.pages, separator, level + 1)?;
     let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;

@@ -1,9 +1,9 @@
-//! Puts and deletes: a record enters its place, or changes there. The same loop for a B-tree and a hash file.
+//! Puts and deletes: a record is inserted or changed. B-trees and hash files share this loop.
 //!
-//! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both. Here a replacement is one record with only the
-//! bytes that differ. The steps are the steps of the walk in ARCHITECTURE.md: lock the key; reserve everything; latch
-//! the key's place, a [`Leaf`]. A place without room gets some, and the search begins again. Then one log record is
-//! written and applied by redo.
+//! Paper: LIBTP 3.2.6 logs "insert and delete", and a replacement as both. Here a replacement is one log record with
+//! only the bytes that differ. The steps are those of the example in ARCHITECTURE.md: lock the key; reserve all
+//! resources; latch the key's place, a [`Leaf`]. If the place has no room, the session makes room and searches again.
+//! Then one log record is written and applied by redo.
 
 use libtp_lock::{LockName, Mode};
 use libtp_log::Lsn;
@@ -35,24 +35,24 @@ use libtp_buffer::ExclusivePage;
 /// The action of a put for an existing or a missing record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
-    /// Replaces or inserts.
+    /// Replaces an existing record or inserts a new one.
     Always,
-    /// Inserts only.
+    /// Inserts only if the key has no record.
     New,
 }
 
 /// The wanted state of a key's record.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome<'v> {
-    /// This value.
+    /// A record with this value.
     Value(&'v [u8]),
-    /// A value in a chain that has been written.
+    /// A record whose long value is in a chain that has been written.
     Chain(ChainRef),
-    /// No record: a ghost.
+    /// No record. A ghost remains if the key had a record.
     Ghost,
 }
 
-/// Bytes of an old record, at least, for which log space is reserved.
+/// Log space is reserved for an old record of at least this number of bytes.
 const LIKELY_BYTES: usize = 128;
 
 /// The codes of the log records of one access method.
@@ -74,15 +74,15 @@ pub(crate) enum Moment {
     ToDropChain,
 }
 
-/// A page of a latched place, and a slot of it.
+/// The result of a search for a key in a latched place.
 pub(crate) enum Sought<At> {
     /// The record of the key, or its ghost.
     Record(At, usize),
-    /// The slot before which the key would stand on its page, if it has one page.
+    /// The slot before which the key would be inserted, if the place has one page.
     Gap(usize),
 }
 
-/// A record that was found: where it stands, and what its cell says of it.
+/// A record that was found: its page and slot, and the facts from its cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     pub(crate) page: u32,
@@ -98,13 +98,13 @@ impl Spot {
     }
 }
 
-/// What a search for a record found at its latched place.
+/// The result of a search for a record at its latched place.
 pub(crate) enum Seek<At> {
     /// The record of the key, or its ghost.
     Record(At, Spot),
-    /// The key has neither.
+    /// The key has neither a record nor a ghost.
     Nothing,
-    /// A page of the place is not in memory.
+    /// A page of the place is not in memory, so the search could not finish.
     Barred,
 }
 
@@ -113,15 +113,15 @@ pub(crate) type Tryout<T> = Result<std::result::Result<T, Attempt>>;
 
 /// The place of a key, latched exclusively: a leaf of a B-tree, or a bucket of a hash file.
 pub(crate) trait Leaf<'a>: Sized {
-    /// Codes of the log records.
+    /// The codes of the log records.
     const CODES: Codes;
     /// Whether a search needs the key's hash.
     const IS_FOUND_BY_HASH: bool;
-    /// Pages that stay in memory from one attempt to the next.
+    /// Pages that remain pinned from one attempt to the next.
     type Kept: Default;
-    /// One of the place's pages.
+    /// Identifies one of the place's pages.
     type At;
-    /// A stay in the structure, from the search to the change.
+    /// A guard that the session holds from the search to the change: no page of the structure is freed meanwhile.
     type Visit;
 
     fn visit(pages: &Pages<'a>) -> Self::Visit;
@@ -129,7 +129,7 @@ pub(crate) trait Leaf<'a>: Sized {
     /// Latches the place. May wait for the disk.
     fn latch(access: &Access<'a>, key: &[u8], hash: u64) -> Result<Self>;
 
-    /// Tries the lock that the place itself needs. Returns the missing resource, if any.
+    /// Tries to get the lock that the place itself needs. Returns the missing resource, if any.
     #[inline]
     fn try_lock(&self, _access: &Access<'a>, _granularity: Option<Granularity>) -> Result<Option<Attempt>> {
         Ok(None)
@@ -138,7 +138,7 @@ pub(crate) trait Leaf<'a>: Sized {
     /// Finds the record.
     fn find(&self, access: &Access<'a>, key: &[u8], kept: &Self::Kept) -> Tryout<Sought<Self::At>>;
 
-    /// Latches the place and looks for the record. May wait for the disk.
+    /// Latches the place and searches for the record. May wait for the disk.
     #[inline(always)]
     fn seek(access: &Access<'a>, key: &[u8], hash: u64) -> Result<(Self, Seek<Self::At>)> {
         let leaf = Self::latch(access, key, hash)?;
@@ -164,7 +164,7 @@ pub(crate) trait Leaf<'a>: Sized {
     /// Reads a page.
     fn node<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<Node<'p>>;
 
-    /// Asks for the gap that a new record enters, and finds a page with room: the page, and the slot there.
+    /// Tries to lock the gap that a new record enters, and finds a page with room. Returns the page and the slot.
     fn way_in(
         &self,
         wanted: &RecordChange<'_, 'a, Self>,
@@ -172,7 +172,7 @@ pub(crate) trait Leaf<'a>: Sized {
         stored_bytes: usize,
     ) -> Tryout<(Self::At, usize)>;
 
-    /// Returns the resource that is missing where a record cannot grow to a length.
+    /// Returns the missing resource if the record at `slot` cannot grow to `bytes`.
     fn no_room(&self, _pages: &Pages<'a>, page: u32, slot: usize, bytes: usize) -> Result<Attempt> {
         Ok(Attempt::NoRoom { page, slot, bytes, is_new: false })
     }
@@ -196,25 +196,25 @@ pub(crate) trait Leaf<'a>: Sized {
 pub(crate) struct RecordChange<'w, 'a, L: Leaf<'a>> {
     pub(crate) access: Access<'a>,
     pub(crate) key: &'w [u8],
-    /// The hash of the key, where the search or the lock needs the hash.
+    /// The hash of the key, if the search or the lock needs the hash.
     pub(crate) hash: u64,
     outcome: Outcome<'w>,
     policy: Policy,
     pub(crate) granularity: Option<Granularity>,
     /// Bytes of the body for which log space was reserved.
     body_bytes: usize,
-    /// The transaction's place before the change wrote its long value.
+    /// The transaction's last LSN before the change wrote its long value.
     before_chain: Option<Mark>,
     pub(crate) kept: L::Kept,
 }
 
 /// The outcome of an attempt at a place: done, or a missing resource that must be got without latches.
 pub(crate) enum Attempt {
-    /// Done; whether there was work to do.
+    /// The change is done, with whether there was work to do.
     Done(bool),
-    /// Log space: the old record has this number of bytes.
+    /// Log space is missing: the old record has this number of bytes.
     Reserve(usize),
-    /// Room: for a new record, or for one that grows.
+    /// Room is missing for a new record, or for a record that grows.
     NoRoom { page: u32, slot: usize, bytes: usize, is_new: bool },
     /// The bucket is still being split.
     Finish(u32),
@@ -231,7 +231,7 @@ pub(crate) enum Attempt {
 }
 
 impl Attempt {
-    /// Whether the missing resource is another transaction's lock. The visit of the tree ends before that wait
+    /// Returns whether the missing resource is another transaction's lock. The visit of the tree ends before that wait
     /// ([`Pages::visit`]).
     fn waits(&self) -> bool {
         matches!(self, Attempt::Lock(..) | Attempt::WaitForGap(_))
@@ -253,7 +253,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Locks a key's record for writing. Returns the granularity of further locks, and the hash of the key, where the
+    /// Locks a key's record for writing. Returns the granularity of further locks, and the hash of the key if the
     /// search or the lock needs the hash.
     #[inline(always)]
     pub(crate) fn lock_to_change<L: Leaf<'a>>(&self, key: &[u8]) -> Result<(Option<Granularity>, u64)> {
@@ -301,7 +301,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         }
     }
 
-    /// Tries until the record has changed. Returns whether there was something to do.
+    /// Makes attempts until the record has changed. Returns whether there was something to do.
     #[inline]
     fn attempts(&mut self) -> Result<bool> {
         let access = self.access;
@@ -327,7 +327,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         Err(access.pages.corrupt(FIRST_PAGE, "there was no room for a record"))
     }
 
-    /// Returns the bytes that the value takes in the record. A long value takes the reference to its chain.
+    /// Returns the number of bytes that the record stores for the value. For a long value the record stores the
+    /// reference to its chain.
     #[inline]
     fn stored_bytes(&self) -> usize {
         match self.outcome {
@@ -360,7 +361,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         self.reserve(0)
     }
 
-    /// Reserves the needs of a change whose old record has `old_bytes` (PROTOCOLS D11).
+    /// Reserves all that a change needs if the old record has `old_bytes` (PROTOCOLS D11).
     #[inline]
     fn reserve(&mut self, old_bytes: usize) -> Result<()> {
         let page_bytes = self.access.database.page_bytes();
@@ -371,7 +372,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         self.access.reserve_lock()
     }
 
-    /// Returns the record after the change, where `before` was found.
+    /// Returns the record after the change if `before` was found.
     #[inline]
     fn after(&self, before: Option<&Record<'_>>) -> Tryout<After<'_>> {
         let exists = before.is_some_and(|record| !record.is_ghost());
@@ -447,7 +448,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         Ok(Attempt::Done(true))
     }
 
-    /// Inserts a record, as [`RecordChange::replace`]; `slot` is the slot of its gap, if its page is known.
+    /// Inserts a record, or returns the missing resource. Never waits. `slot` is the slot of its gap if its page is
+    /// known.
     fn insert(&self, leaf: &mut L, slot: usize) -> Result<Attempt> {
         let pages = &self.access.pages;
         let After { stored, flags } = match self.after(None)? {
@@ -469,8 +471,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
     }
 }
 
-/// Returns the chain that a change of this record replaces or continues to replace: the chain of its value, or the
-/// chain that was replaced before.
+/// Returns the chain that the record names as replaced after a change: the chain of its value, or the chain that an
+/// earlier change replaced.
 fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     if record.flags.has(RecordFlags::OVERFLOW) {
         return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);
@@ -478,9 +480,9 @@ fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     record.replaced()
 }
 
-/// Frees the chains that earlier, ended transactions replaced at the record of `key`. No transaction can want them
-/// back: either the caller holds the record's lock and has not changed the record, or no transaction holds it, which
-/// `still_free` checks again while the record's page is latched.
+/// Frees the chains that earlier, ended transactions replaced at the record of `key`. No rollback can restore
+/// such a chain: either the caller holds the record's lock and has not changed the record, or no transaction holds the
+/// lock, which `still_free` checks again while the record's page is latched.
 pub(crate) fn drop_replaced<'a, L: Leaf<'a>>(
     access: &Access<'a>,
     key: &[u8],

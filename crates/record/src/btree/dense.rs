@@ -1,15 +1,15 @@
-//! A full leaf shares with its left neighbour before it splits. Two full leaves become three.
+//! A full leaf moves records to its left neighbour before it splits. If both are full, the two leaves become three.
 //!
-//! Not in the paper: Bayer and McCreight's overflow technique, in Knuth 6.2.4 as the B*-tree. Where keys come in any
-//! order, leaves that split in halves are 0.69 full on average, and leaves that share 0.81. The file is 15 % smaller;
-//! inserts are a quarter slower, since each record moves about three times as often (docs/performance.md). So it is an
-//! option.
+//! Not in the paper: this is Bayer and McCreight's overflow technique, called the B*-tree in Knuth 6.2.4. With keys in
+//! random order, leaves that split in halves are 0.69 full on average, and leaves that share are 0.81 full. The file is
+//! 15 % smaller. Inserts are a quarter slower, because each record moves about three times as often
+//! (docs/performance.md). So sharing is an option.
 //!
-//! The lower bound of a page never changes while the page lives, so records cannot move to a neighbour directly. A leaf
-//! gives its lower part away by a split, which moves the upper part to a new page, and by its own merge into its left
-//! neighbour. These are three existing actions, each complete in itself.
+//! The lower bound of a page never changes while the page is in the tree, so records cannot move to a neighbour
+//! directly. Instead the leaf is split, which moves its upper part to a new page. Then the leaf, with its lower part,
+//! merges into its left neighbour. A split, a post and a merge are existing actions, each complete in itself.
 //!
-//! If we die here: between two of the actions leaves hold less than they could.
+//! If we die here: between two of the actions leaves hold fewer records than they could.
 
 use rio::failpoint;
 
@@ -23,8 +23,8 @@ use crate::page::node::Node;
 use crate::page::slotted::SLOT_BYTES;
 use crate::Result;
 
-/// A left neighbour with less room than this part of a page counts as full. Smaller gifts would come more often for
-/// little gain.
+/// A left neighbour is full if less than one part in `ROOM_MIN` of it is free. Smaller moves would be more frequent and
+/// gain little.
 const ROOM_MIN: usize = 10;
 
 /// A leaf and its left neighbour at one moment, in bytes of slots and cells.
@@ -40,8 +40,8 @@ struct Pair {
     first: usize,
 }
 
-/// Returns the used bytes and the capacity of a leaf, and the result of `more`; `None` if an action on the leaf is
-/// unfinished.
+/// Returns the used bytes and the capacity of a leaf, and the result of `more`. Returns `None` if an action on the leaf
+/// is unfinished.
 fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) -> Result<Option<(usize, usize, T)>> {
     let page = access.pages.shared(number, 0)?;
     let node = node_of(&access.pages, number, &page)?;
@@ -49,7 +49,8 @@ fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) 
         let leads_to_unlinked = node.header().unlinked.get() != 0;
         drop(page);
         if leads_to_unlinked {
-            // Another process, or a dead one, may have unlinked the neighbour: then only a passing session frees it.
+            // A concurrent or dead process may have unlinked the neighbour. Then a session that passes the page frees
+            // it.
             free_unlinked(access, Some(number))?;
         }
         return Ok(None);
@@ -58,8 +59,8 @@ fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) 
     Ok(Some((used, used + node.free_bytes(), more(&node))))
 }
 
-/// Returns a leaf and its left neighbour, if the leaf has neighbours on both sides and both have one parent. The last
-/// leaf of all is left alone: keys that come in order leave full leaves behind without sharing.
+/// Returns a leaf and its left neighbour, if the leaf has neighbours on both sides and the two leaves have the same
+/// parent. The last leaf never shares: inserts in key order leave full leaves without sharing.
 fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
     let neighbours = |node: &Node<'_>| {
         let first = node.cell_bytes(0) + SLOT_BYTES;
@@ -79,11 +80,11 @@ fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
     Ok(Some(Pair { left, left_used, left_room, used, first }))
 }
 
-/// Lets a full leaf share with its left neighbour, in a database with dense leaves. If it makes no room, the caller
-/// splits as usual. Waits for no temporary obstacle.
+/// Lets a full leaf share with its left neighbour, in a database with dense leaves. If sharing makes no room, the
+/// caller splits the leaf as usual. Never waits for a concurrent action to finish.
 pub(crate) fn share(access: &Access<'_>, leaf: u32) -> Result<()> {
     let database = access.database;
-    // Under page locks the session would have to lock the pages that other transactions' records move to.
+    // With page locks the session would have to lock the pages to which records of other transactions move.
     if !database.is_dense() || leaf == ROOT || database.granularity() == Granularity::Page {
         return Ok(());
     }
@@ -91,9 +92,9 @@ pub(crate) fn share(access: &Access<'_>, leaf: u32) -> Result<()> {
     let Some(pair) = pair_of(access, leaf)? else { return Ok(()) };
     let free = pair.left_room.saturating_sub(pair.left_used);
     // At least one record must fit; otherwise the neighbour is full. The sizes are those with the present fences, and
-    // the moved records are stored with the fences after the merge, so a tenth stays as a reserve.
+    // the moved records are stored with the fences after the merge. So a tenth of the room remains as a reserve.
     let into = if free * ROOM_MIN >= pair.left_room && pair.first <= free * 9 / 10 {
-        // A little less than half, which would make both equally full.
+        // With half the difference both would be equally full; a little less is moved.
         split_off(&access.pages, leaf, free * 45 / 100)?;
         pair.left
     } else {

@@ -1,4 +1,4 @@
-//! The difference between two values: the bytes in the middle. Only they are logged.
+//! The difference between two values: one range of bytes in the middle. Only these bytes are logged.
 
 use std::ops::Range;
 
@@ -7,16 +7,16 @@ use crate::page::slotted::common_prefix;
 /// A change: `put` bytes of the new value replace `cut` bytes of the old one at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where the values begin to differ.
+    /// The offset at which the values begin to differ.
     pub offset: usize,
-    /// Bytes of the old value from there on that are not in the new one.
+    /// The number of bytes of the old value from `offset` on that the new value does not have.
     pub cut: usize,
-    /// Bytes of the new value from there on that were not in the old one.
+    /// The number of bytes of the new value from `offset` on that the old value did not have.
     pub put: usize,
 }
 
 impl Difference {
-    /// Returns the smallest middle outside which both values are equal.
+    /// Returns the smallest range outside which both values are equal.
     #[inline]
     pub fn between(old: &[u8], new: &[u8]) -> Difference {
         let shorter = old.len().min(new.len());
@@ -30,8 +30,8 @@ impl Difference {
     }
 }
 
-/// Returns a range outside which two strings of one length are equal: the smallest, but of a number of eight bytes at
-/// least four, because these are copied without a call.
+/// Returns a range outside which two strings of the same length are equal. It is the smallest such range, but in a
+/// number of eight bytes it has at least four bytes, because four bytes are copied without a call.
 #[inline(always)]
 pub(crate) fn unequal_range(old: &[u8], new: &[u8]) -> Range<usize> {
     if let (Ok(x), Ok(y)) = (<[u8; 8]>::try_from(old), <[u8; 8]>::try_from(new)) {
@@ -47,8 +47,8 @@ pub(crate) fn unequal_range(old: &[u8], new: &[u8]) -> Range<usize> {
     offset..offset + put
 }
 
-/// Returns the difference of values of one length that are equal but for some of the eight bytes from `offset` on, where
-/// they begin to differ: the usual change of a number.
+/// Returns the difference of values of the same length that differ only in the eight bytes from `offset` on, where they
+/// begin to differ: the usual change of a number.
 #[inline]
 fn within_a_word(old: &[u8], new: &[u8], offset: usize) -> Option<Difference> {
     let (x, x_rest) = old.get(offset..)?.split_first_chunk()?;
@@ -61,11 +61,11 @@ fn within_a_word(old: &[u8], new: &[u8], offset: usize) -> Option<Difference> {
     Some(Difference { offset, cut: bytes, put: bytes })
 }
 
-/// Returns how many bytes are equal from the back, of two slices of one length.
+/// Returns how many bytes at the ends of two slices of the same length are equal.
 #[inline]
 fn equal_back(a: &[u8], b: &[u8]) -> usize {
     let (mut x, mut y) = (a, b);
-    // Four words at a time first: usually most of a value is unchanged.
+    // First compare four words at a time: usually most of a value is unchanged.
     while let (Some((x_rest, x_last)), Some((y_rest, y_last))) = (x.split_last_chunk(), y.split_last_chunk()) {
         if x_last as &[u8; 32] != y_last {
             break;

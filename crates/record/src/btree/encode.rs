@@ -1,7 +1,7 @@
 //! Builds the B-tree's log records from the pages that they change.
 //!
-//! There is one function for each record type. Each returns a [`Changed`] or appends to the session's scratch buffer, so
-//! that logging a change allocates nothing.
+//! There is one function for each record type. Each returns a [`Changed`] or appends to the session's scratch buffer,
+//! so that logging a change allocates nothing.
 
 use rio::planted;
 use zerocopy::IntoBytes;
@@ -15,7 +15,7 @@ use crate::page::node::{Node, Record};
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use libtp_log::Lsn;
 
-/// Returns an insertion.
+/// Returns the log record of an insertion.
 #[inline]
 pub fn insert<'b>(page: u64, slot: usize, flags: RecordFlags, key: &'b [u8], stored: &'b [u8]) -> Changed<'b, 'b> {
     let (flags_before, lsn_before) = (RecordFlags::NONE, Lsn::NONE);
@@ -49,8 +49,8 @@ pub struct After<'a> {
     pub flags: RecordFlags,
 }
 
-/// Returns an update or, if the record becomes a ghost, a deletion. A deletion logs the whole value, for the page no
-/// longer holds it.
+/// Returns the log record of an update or, if the record becomes a ghost, of a deletion. A deletion logs the whole
+/// value, because the page no longer has it.
 #[inline]
 pub fn update<'c, 'b>(page: u64, slot: usize, before: &Before<'c>, key: &'b [u8], after: After<'b>) -> Changed<'c, 'b> {
     let middle = if after.flags.has(RecordFlags::GHOST) {
@@ -71,8 +71,8 @@ pub fn update<'c, 'b>(page: u64, slot: usize, before: &Before<'c>, key: &'b [u8]
     }
 }
 
-/// Returns an update of the part of a record without flags that begins at `offset`; `before` has the old part, and `new`
-/// is as long.
+/// Returns the log record of an update of a part of a record without flags. The part begins at `offset`. `before` has
+/// the old part, and `new` has the same length.
 #[inline(always)]
 pub fn part<'c, 'b>(
     page: u64,

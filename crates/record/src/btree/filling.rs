@@ -1,8 +1,9 @@
-//! A page that a load fills from left to right, before it has a number: its cells, and whether another fits.
+//! A page that a load fills from left to right: its cells, and whether another cell fits. The page gets its number
+//! later.
 //!
 //! The capacity of a page depends on its fences: the prefix that both share is stored once. The high fence is known
-//! only when the next key is. So a cell is added when the cell behind it has come. At each moment the page's cells fit
-//! with the fence that the page would get if it ended there.
+//! only when the next key is known. So a cell is added only when the next cell is known. At each moment all cells of
+//! the page fit with the high fence that the page would get if it ended there.
 
 use zerocopy::little_endian::U16;
 use zerocopy::IntoBytes;
@@ -15,7 +16,7 @@ use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::page::slotted::SLOT_BYTES;
 use libtp_log::Lsn;
 
-/// A cell on its way to a page: a record, or the entry of a page of the level below.
+/// A cell that is not yet on a page: a record, or the entry of a page of the level below.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loading {
     pub(crate) key: Vec<u8>,
@@ -64,14 +65,14 @@ impl Filling {
         }
     }
 
-    /// Whether the page stores the next cell's key.
+    /// Returns whether the page stores the next cell's key.
     fn stores_next_key(&self) -> bool {
         self.level == 0 || !self.cells.is_empty()
     }
 
-    /// Whether another cell fits if the page ends behind it, at `high`. The first cell always fits. Above the leaves
-    /// the second also does, however little of the page is to be filled: otherwise each level would have as many pages
-    /// as the one below.
+    /// Returns whether another cell fits if the page ends after this cell, at `high`. The first cell always fits. Above
+    /// the leaves the second cell also fits, however small the fill percentage is: otherwise each level would have as
+    /// many pages as the level below.
     pub(crate) fn fits(&self, cell: &Loading, high: &[u8]) -> bool {
         if self.cells.is_empty() {
             return true;
@@ -173,9 +174,9 @@ mod tests {
             page.add(&record(b"the same for all/0001", 20));
             count += 1;
         }
-        // Of the 21 bytes of a key, three are stored.
+        // The page stores three of the 21 bytes of each key.
         assert!(count * (SLOT_BYTES + LEAF_CELL_HEAD + 2 + 20) > 4096 - 200, "{count}");
-        // All 21 are stored where the page may end anywhere.
+        // Without a high fence the page stores all 21 bytes.
         assert!(!page.fits(&record(b"the same for all/0001", 20), b""));
         assert!(page.count() == count);
     }

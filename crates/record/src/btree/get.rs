@@ -2,9 +2,9 @@
 //!
 //! Paper: LIBTP 4.4. The record's lock is named by the key and also protects the *absence* of the key, because an
 //! insertion takes the same lock first. So a get that finds nothing needs no lock on the gap, and two transactions that
-//! look for a key before inserting it do not deadlock (a departure from PROTOCOLS K1: see README.md).
+//! search for a key before they insert it do not deadlock (a departure from PROTOCOLS K1: see README.md).
 //!
-//! A reader tries the lock while the leaf is latched and the record is on its way from memory. Only if another session
+//! A reader tries the lock while the leaf is latched and the prefetch of the record runs. Only if another session
 //! holds the lock does the reader release the leaf, wait for the lock, and search again.
 
 use libtp_buffer::SharedPage;
@@ -26,7 +26,7 @@ use crate::{Error, Result};
 /// Bytes of a cell that are prefetched. Most records are shorter.
 const CELL_PREFETCH_BYTES: usize = 128;
 
-/// The place where a record without flags was found. The record is there as it was if the leaf has the same LSN.
+/// The place where a record without flags was found. If the leaf still has the same LSN, the record is unchanged there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafPlace {
     pub(crate) page: u32,
@@ -35,7 +35,7 @@ pub(crate) struct LeafPlace {
     pub(crate) record_lsn: Lsn,
 }
 
-/// A value as it stands in a leaf.
+/// A value as a leaf stores it.
 pub(crate) enum Value<'p> {
     /// The bytes themselves.
     Here(&'p [u8]),
@@ -43,11 +43,11 @@ pub(crate) enum Value<'p> {
     Chain(ChainRef),
 }
 
-/// What a get found on the leaf of its key.
+/// The result of a get on the leaf of its key.
 enum Looked {
-    /// The value, or no record.
+    /// The value was read, or the key has no record.
     Read,
-    /// A value in a chain.
+    /// The value is in a chain.
     Chain(ChainRef),
     /// Another session holds the record's lock.
     Busy(LockName),
@@ -91,14 +91,14 @@ impl<'a> Access<'a> {
 
     #[cold]
     fn no_record(&self, number: u32, slot: usize) -> Error {
-        self.pages.corrupt(number, format!("the record at slot {slot} lies outside its heap"))
+        self.pages.corrupt(number, format!("the record at slot {slot} is outside the page's heap"))
     }
 
     #[cold]
     fn no_value(&self, number: u32, slot: usize) -> Error {
         self.pages.corrupt(
             number,
-            format!("the record at slot {slot} says that its value lies on other pages, and does not name them"),
+            format!("the record at slot {slot} has a flag for a value on other pages, but names no page"),
         )
     }
 
@@ -118,8 +118,8 @@ impl<'a> Access<'a> {
         self.btree_get_noted(key, entered, |_, _, _| {}, read)
     }
 
-    /// As [`Access::btree_get`], to change the record. Stores the record's place in `place` if the record has no flags:
-    /// all of it stood on the leaf.
+    /// As [`Access::btree_get`], for a caller that will change the record. Stores the record's place in `place` if the
+    /// record has no flags, so that the whole record is on the leaf.
     #[inline]
     pub(crate) fn btree_get_to_change<R>(
         &self,
@@ -137,7 +137,8 @@ impl<'a> Access<'a> {
         self.btree_get_noted(key, entered, note, read)
     }
 
-    /// As [`Access::btree_get`]. Calls `note` with the latched leaf, the slot and the record, if its value stands there.
+    /// As [`Access::btree_get`]. If the value is on the leaf, also calls `note` with the latched leaf, the slot and the
+    /// record.
     #[inline(always)]
     fn btree_get_noted<R>(
         &self,
@@ -146,10 +147,10 @@ impl<'a> Access<'a> {
         mut note: impl FnMut(&SharedPage<'a>, usize, &Record<'_>),
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        // Outside of the look at the leaf: no large result moves.
+        // These are outside of the closure that reads the leaf, so that no large result is moved.
         let (mut read, mut value) = (Some(read), None);
         loop {
-            // In each round: a wait for the lock has used up the reservation.
+            // Each round reserves again: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let visit = self.pages.visit();
             let looked = search::at_leaf(&self.pages, key, |leaf, node, place| {
@@ -171,8 +172,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Reads a record as [`Access::btree_get`] on a leaf that the caller's visit of the tree has found for the key. Waits
-    /// for nothing. Returns false, with nothing read, if that is not enough.
+    /// Reads a record as [`Access::btree_get`] on a leaf that the caller's visit of the tree has found for the key.
+    /// Never waits. Returns false, and has read nothing, if the read needs a wait or another page.
     #[inline]
     pub(crate) fn btree_get_on(
         &self,
@@ -201,7 +202,7 @@ impl<'a> Access<'a> {
     ) -> Result<Looked> {
         let number = leaf.id().page().raw();
         if found {
-            // The record comes from memory while the session takes its lock.
+            // The record is loaded into the cache while the session takes the record's lock.
             leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
         }
         let name = granularity.map(|granularity| match granularity {

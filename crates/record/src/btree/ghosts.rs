@@ -1,15 +1,16 @@
-//! Makes room on a leaf: removes ghosts, gives up slack, frees replaced chains.
+//! Makes room on a leaf: removes ghosts, releases the slack of records, frees replaced chains.
 //!
 //! PROTOCOLS K1, S3, T4. A ghost is a key until it is removed. It is removed only when no transaction locks the record
-//! or the gap below it: then the deleting transaction has ended, no undo looks for the ghost, and no scan relies on its
-//! gap. When no transaction locks a record, the room that it does not fill was given up by a transaction that has
-//! ended. One redo-only record does all of it. The page keeps the highest LSN of a removed ghost, for snapshots.
+//! or the gap below it. Then the deleting transaction has ended, no undo searches for the ghost, and no scan relies on
+//! its gap. Slack is room that a record does not fill. If no transaction locks the record, the transaction that made
+//! the record shorter has ended, so no undo needs the slack. One redo-only record removes ghosts and slack. The page
+//! keeps the highest LSN of a removed ghost, for snapshots.
 //!
-//! Where the transaction's own lock covers more than records, it recognises its own ghosts by their LSN. Where leaves
-//! are locked instead of records, nothing is removed from a leaf that another transaction has locked.
+//! If the transaction's own lock covers more than single records, it recognises its own ghosts by their LSN. With page
+//! locks, nothing is removed from a leaf that another transaction has locked.
 //!
-//! A ghost, or a replaced chain, is also kept while a snapshot may look for the version before: until every present and
-//! future snapshot sees the change that made it (`Managers::reclaim_horizon`).
+//! A ghost or a replaced chain is also kept while a snapshot may need the version before it: until every present and
+//! future snapshot sees the change that made the ghost or replaced the chain (`Managers::reclaim_horizon`).
 
 use std::cell::OnceCell;
 
@@ -45,30 +46,31 @@ pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
     running.iter().find(|info| info.id == txn.id()).map_or(Lsn::NONE, |info| info.first_lsn)
 }
 
-/// LSN below which no snapshot looks for replaced versions. Computed at the first use: most callers need none.
+/// The LSN below which no snapshot searches for replaced versions. Computed at the first use: most callers do not need
+/// it.
 #[derive(Default)]
 pub(crate) struct Horizon(OnceCell<Lsn>);
 
 impl Horizon {
-    /// Whether every snapshot sees that version. True for a ghost with LSN 0, whose insertion was undone.
+    /// Returns whether every snapshot sees `version`. True for a ghost with LSN 0, whose insertion was undone.
     pub(crate) fn has_passed(&self, access: &Access<'_>, version: Lsn) -> bool {
         version < *self.0.get_or_init(|| access.pages.change.managers.reclaim_horizon())
     }
 }
 
-/// Whether no snapshot looks for the version that this one replaced.
+/// Returns whether no snapshot searches for the version that `version` replaced.
 pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
     Horizon::default().has_passed(access, version)
 }
 
-/// Whether no transaction can want an earlier state of the record back.
+/// Returns whether no rollback can need an earlier state of the record.
 fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
     let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
     (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
 }
 
-/// Returns the action for each slot of a leaf that can give something up, and the highest LSN of a removed ghost.
-/// `may_leave` tells whether the gap of a ghost's key, given by its hash, is free.
+/// Returns the action for each slot of a leaf whose ghost or slack can be removed, and the highest LSN of a removed
+/// ghost. `may_leave` tells whether the gap of a ghost's key is free; its argument is the key's hash.
 pub(crate) fn plan(
     access: &Access<'_>,
     number: u32,
@@ -130,8 +132,8 @@ fn free_chains<'a>(access: &Access<'a>, number: u32, own: Lsn, incoming: Option<
     Ok(())
 }
 
-/// Removes from a latched leaf everything that can go, unless another transaction has locked the leaf. Returns whether
-/// anything did.
+/// Removes all removable ghosts and slack from a latched leaf, unless another transaction has locked the leaf. Returns
+/// whether anything was removed.
 fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Result<bool> {
     let pages = &access.pages;
     let number = leaf.id().page().raw();
@@ -180,7 +182,7 @@ pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>
     Ok(if found { node.fits_change(slot, incoming.bytes) } else { incoming.bytes <= node.free_bytes() })
 }
 
-/// Removes from a leaf everything that was deleted or given up and that no transaction can want back.
+/// Removes all ghosts and slack from a leaf, except those that a rollback may need.
 pub(crate) fn tidy(access: &Access<'_>, number: u32) -> Result<()> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
@@ -200,8 +202,8 @@ pub(crate) fn tidy(access: &Access<'_>, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether a leaf holds nothing but ghosts, or nothing because it could not be unlinked when it was emptied. A passing
-/// session then tries to clean it.
+/// Returns whether a leaf has only ghosts, or is empty because it could not be unlinked when it was emptied. A session
+/// that passes such a leaf tries to clean it.
 #[inline]
 pub(crate) fn is_to_be_cleaned(access: &Access<'_>, number: u32, lsn: Lsn, node: &Node<'_>) -> bool {
     if node.count() == 0 {
@@ -210,10 +212,10 @@ pub(crate) fn is_to_be_cleaned(access: &Access<'_>, number: u32, lsn: Lsn, node:
     is_dead(node)
 }
 
-/// Whether a leaf holds nothing but ghosts, or nothing.
+/// Returns whether a leaf is empty or has only ghosts.
 pub(crate) fn is_dead(node: &Node<'_>) -> bool {
     let is_ghost = |slot| node.record(slot).is_some_and(|record| record.is_ghost());
-    // The last slot first: where keys are deleted from one end, the other end decides.
+    // Check the last slot first: if keys are deleted from the low end, the remaining records are at the high end.
     node.count().checked_sub(1).is_none_or(is_ghost) && (0..node.count()).all(is_ghost)
 }
 
@@ -221,7 +223,7 @@ pub(crate) fn is_dead(node: &Node<'_>) -> bool {
 /// passes, so a queue whose first record is taken again and again would lock more and more of them.
 const RUN: usize = 16;
 
-/// Whether a run of ghosts begins at a slot, and no snapshot looks for the first one.
+/// Returns whether a run of ghosts begins at a slot, and no snapshot needs the first ghost.
 #[inline]
 pub(crate) fn is_run(access: &Access<'_>, node: &Node<'_>, slot: usize) -> bool {
     let ghost = |slot| node.record(slot).filter(Record::is_ghost);
@@ -229,14 +231,15 @@ pub(crate) fn is_run(access: &Access<'_>, node: &Node<'_>, slot: usize) -> bool 
     (slot + 1..slot + RUN).all(|slot| ghost(slot).is_some()) && is_seen_by_all(access, first.lsn)
 }
 
-/// Whether a deletion left nothing on a leaf that can leave the tree. A session has to clean the leaf after the commit.
+/// Returns whether a deletion has left only ghosts on a leaf that can be unlinked. A session then has to clean the leaf
+/// after the commit.
 #[inline]
 pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {
     node.left().is_some() && is_dead(node) && !planted("record: an empty leaf is not unlinked")
 }
 
-/// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if it is empty. Returns whether it did.
-/// Leaves anything that cannot be done now.
+/// Cleans a leaf that is empty or has only ghosts, and unlinks the leaf if it is empty then. Returns whether it was
+/// unlinked. Does not wait for what cannot be removed now.
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
     debug_assert!(pages.session().is_in_tree(), "its pages may be reused meanwhile");
@@ -255,13 +258,13 @@ pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Resu
     Ok(is_empty && unlink::unlink(access, number)?)
 }
 
-/// Whether pages are locked instead of records and a transaction has locked this one.
+/// Returns whether pages are locked instead of records, and a transaction has locked page `number`.
 fn is_page_locked(access: &Access<'_>, number: u32) -> bool {
     access.database.granularity() == Granularity::Page
         && !access.is_free(lock_names::page(access.database.id(), number))
 }
 
-/// The same, unless our own lock keeps all others away.
+/// As [`is_page_locked`], but false if our own lock excludes all other transactions.
 fn is_page_of_others(access: &Access<'_>, number: u32) -> bool {
     let name = lock_names::page(access.database.id(), number);
     is_page_locked(access, number) && !access.holds(name).is_some_and(|mode| mode.covers(Mode::X))

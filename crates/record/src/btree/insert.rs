@@ -1,11 +1,11 @@
 //! A leaf as the place of a record that changes: the B-tree's part of a put (`change`).
 //!
-//! An insertion also enters a gap: the gap below the next key. It asks for that gap in `IX`, for this instant
-//! (PROTOCOLS K1; if it must wait, it keeps the lock), so that no transaction that has scanned over the gap meets a
-//! phantom. The next key may stand on another leaf, with empty leaves in between. Other insertions, which enter the
-//! same gap, may put nearer keys there after our look. No scan misses our key because of that: a scan that meets such a
-//! key locks the gap below it. Before it relies on that lock it looks (again) at our leaf, which is latched until our
-//! key is there.
+//! An insertion also locks the gap that it enters, which is the gap below the next key. The lock has mode `IX` and
+//! instant duration (PROTOCOLS K1); if the insertion must wait, it keeps the lock. So no transaction that has scanned
+//! the gap finds a phantom. The next key may be on another leaf, with empty leaves in between. After we have found it,
+//! other insertions may put nearer keys into the same gap. No scan misses our key because of that. A scan that finds
+//! such a nearer key locks the gap below it, and reads our leaf (again) before it relies on that lock. Our leaf is
+//! latched until our key is on it.
 
 use libtp_buffer::{ExclusivePage, Pin};
 use libtp_lock::Mode;
@@ -29,9 +29,9 @@ use crate::page::slotted::SplitKey;
 use crate::pages::{rank, Pages, Visit};
 use crate::Result;
 
-/// Number of pages to the right that stay in memory at once in the search for the next key.
+/// The largest number of pages to the right that the search for the next key pins at once.
 const KEPT_MAX: usize = 32;
-/// Number of pages after which the search for the next key is given up.
+/// The number of pages after which the search for the next key ends without a result.
 const READS_MAX: usize = 1000;
 
 /// Pages to the right of a leaf.
@@ -39,7 +39,7 @@ const READS_MAX: usize = 1000;
 pub(crate) struct KeptRight<'a> {
     /// Pinned pages.
     pins: Vec<Pin<'a>>,
-    /// Number of pages pinned so far in all.
+    /// The number of pages that were pinned so far.
     reads: usize,
 }
 
@@ -47,11 +47,11 @@ type LeafChange<'w, 'a> = RecordChange<'w, 'a, ExclusivePage<'a>>;
 
 /// The next key above a place.
 enum NextKey {
-    /// Its hash.
+    /// The hash of the next key.
     Hash(u64),
     /// There is no next key.
     End,
-    /// The next key may stand on this page, which must be read first.
+    /// The next key may be on this page, which must be read first.
     Read(u32),
 }
 
@@ -89,7 +89,7 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
         Ok(Ok(if found { Sought::Record((), slot) } else { Sought::Gap(slot) }))
     }
 
-    /// The page is read once, where the usual way of [`Leaf::latch`] and [`Leaf::find`] reads the page twice.
+    /// Reads the page only once; [`Leaf::latch`] and [`Leaf::find`] together would read the page twice.
     #[inline(always)]
     fn seek(access: &Access<'a>, key: &[u8], _hash: u64) -> Result<(ExclusivePage<'a>, Seek<()>)> {
         search::at_leaf_exclusive(&access.pages, access.database, key, |number, node, (slot, found)| {
@@ -140,9 +140,9 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
         Ok(())
     }
 
-    /// Pins a page to the right, and those behind it as far as they are empty. If these are very many, tries to unlink
-    /// the first of them and unpins them. If the pages still do not end, locks the whole database, so that no gap
-    /// matters.
+    /// Pins a page to the right, and the pages after it up to the first page that is not empty. If there are too many,
+    /// tries to unlink the first of them and unpins them. If the search still does not end, locks the whole database,
+    /// so that no gap matters.
     fn keep(wanted: &mut LeafChange<'_, 'a>, first: u32) -> Result<()> {
         let (access, kept) = (&wanted.access, &mut wanted.kept);
         if kept.reads > READS_MAX {
@@ -191,7 +191,7 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
 }
 
 impl<'a> Access<'a> {
-    /// Asks for the gap that a new key enters. Returns the missing resource, if any.
+    /// Tries to lock the gap that a new key enters. Returns the missing resource, if any.
     fn enter_gap(
         &self,
         leaf: u32,
@@ -209,7 +209,7 @@ impl<'a> Access<'a> {
             return Ok(Some(Attempt::WaitForGap(gap)));
         }
         if self.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {
-            // The new key divides a gap that the transaction has read, so the lower half needs a lock, too.
+            // The new key divides a gap that the transaction has read. So the lower part of the gap needs its own lock.
             let lower = lock_names::gap(file, wanted.hash);
             if self.try_lock(lower, Mode::S)? == Tried::Busy {
                 return Ok(Some(Attempt::Lock(lower, Mode::S)));
@@ -218,14 +218,15 @@ impl<'a> Access<'a> {
         Ok(None)
     }
 
-    /// Returns the key above a new one: at the slot, or the first on the pages to the right, which must be in memory.
+    /// Returns the next key above a new key: the key at `slot`, or the first key on the pages to the right, which must
+    /// be in memory.
     fn next_key(&self, leaf: u32, leaf_node: &Node<'_>, slot: usize, wanted: &LeafChange<'_, 'a>) -> Result<NextKey> {
         if slot < leaf_node.count() {
             return Ok(NextKey::Hash(hash_of(leaf_node.key(slot))));
         }
         let (mut right, mut behind) = (leaf_node.right(), None);
         while let Some(number) = right {
-            // The leaf is latched, and a wait for it here would never end.
+            // We have latched this leaf, so a wait for its latch would never end.
             if number == leaf {
                 return Err(neighbour::leads_back(&self.pages, number));
             }

@@ -1,13 +1,14 @@
-//! Loading: records in the order of their keys make an empty tree, page after page, from the leaves up.
+//! Loading: fills an empty tree with records in key order, page after page, from the leaves up.
 //!
 //! Not in the paper. A page is written when the next cell does not fit: one log record holds its contents, its
 //! allocation, and its link from the left neighbour (`LOAD`). The record belongs to the load's transaction, and its
 //! undo frees the page. No session reaches the page before the last record of the load gives the root its children
-//! (`LOAD_ROOT`). That record makes the whole load permanent, as a compensation that passes over the load (ARIES calls
-//! this a nested top action). From then on no part of the load is undone, for readers without locks may be on the way
-//! to its pages. docs/design/0014-bulk-load.md explains why.
+//! (`LOAD_ROOT`). That record makes the whole load permanent: it is a compensation, and undo skips the load (ARIES
+//! calls this a nested top action). From then on no part of the load is undone, because readers without locks may be on
+//! the way to the loaded pages. docs/design/0014-bulk-load.md explains why.
 //!
-//! The loading transaction locks the whole database in `X`, from before the first page until its end.
+//! The loading transaction locks the whole database in `X` before the first page is written, until the transaction
+//! ends.
 //!
 //! If we die here: before `LOAD_ROOT` the tree is as empty as before, and undo frees the pages; after it, the tree has
 //! all records.
@@ -37,21 +38,21 @@ pub const FILL_PERCENT: std::ops::RangeInclusive<u8> = 10..=100;
 /// One level of the tree that is being made.
 struct Level {
     filling: Filling,
-    /// The last page that was written.
+    /// The number of the last page that was written.
     left: u32,
-    /// The last cell that came, which is on no page yet.
+    /// The last added cell, which is on no page yet.
     waiting: Option<Loading>,
 }
 
-/// A load under way, in a transaction of its own.
+/// A load that runs, in its own transaction.
 pub struct Loader<'a> {
     access: Access<'a>,
     fill_percent: u8,
-    /// Levels from the leaves up.
+    /// The levels, from the leaves up.
     levels: Vec<Level>,
     /// The transaction's last LSN before the load.
     mark: Lsn,
-    /// Versions up to this LSN were removed from the root when it was the only leaf.
+    /// The highest LSN of a ghost that was removed from the root while it was the only leaf.
     deleter: Lsn,
     records: u64,
 }
@@ -72,7 +73,7 @@ impl<'a> Access<'a> {
         self.lock_database(Mode::X)?;
         let deleter = match self.empty_root()? {
             Some(deleter) => deleter,
-            // Deleted records may be removable by now.
+            // Ghosts may be removable now.
             None => {
                 {
                     let _visit = self.pages.visit();
@@ -86,7 +87,7 @@ impl<'a> Access<'a> {
         Ok(Loader { access: *self, fill_percent, levels: Vec::new(), mark, deleter, records: 0 })
     }
 
-    /// Returns `Some` if the tree is one empty leaf: the LSN up to which versions were removed from it.
+    /// If the tree is one empty leaf, returns the highest LSN of a ghost that was removed from the leaf.
     fn empty_root(&self) -> Result<Option<Lsn>> {
         let root = self.pages.shared(ROOT, 0)?;
         let node = node_of(&self.pages, ROOT, &root)?;
@@ -100,8 +101,8 @@ fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
 }
 
 impl Loader<'_> {
-    /// Adds a record, whose key is not below the key of the record before. If both keys are equal, the last value
-    /// counts.
+    /// Adds a record, whose key must not be below the previous record's key. If both keys are equal, the last value
+    /// replaces the earlier value.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`], `KeyTooLong`, `ValueTooLong`, and errors of log and pages. The transaction must be
@@ -126,12 +127,12 @@ impl Loader<'_> {
         self.come(0, Loading { key: key.to_vec(), payload: value.to_vec(), flags: RecordFlags::NONE })
     }
 
-    /// Returns the number of added records, each key once.
+    /// Returns the number of added records. Equal keys are one record.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Takes a cell for a level, and puts the previous cell on a page.
+    /// Adds a cell to a level, and puts the level's previous cell on a page.
     fn come(&mut self, at: usize, cell: Loading) -> Result<()> {
         if self.levels.len() == at {
             let level = u8::try_from(at).unwrap_or(u8::MAX);
@@ -145,7 +146,8 @@ impl Loader<'_> {
         }
     }
 
-    /// Puts a cell on the page that is being filled, or begins the next page with it. `next` is the key behind it.
+    /// Puts a cell on the page that is being filled, or begins the next page with the cell. `next` is the key after the
+    /// cell.
     fn settle(&mut self, at: usize, mut cell: Loading, next: Option<&[u8]>) -> Result<()> {
         if at == 0 && self.access.is_long(&cell.key, &cell.payload) {
             let chain = long_value::write(&self.access, &cell.payload, None)?;
@@ -248,7 +250,7 @@ impl Loader<'_> {
         let mut root = pin.exclusive(rank(0));
         let node = node_of(pages, ROOT, &root)?;
         if !node.is_leaf() || node.count() != 0 {
-            return Err(pages.corrupt(ROOT, "it was changed while the whole database was locked"));
+            return Err(pages.corrupt(ROOT, "the page was changed while the whole database was locked"));
         }
         failpoint("load: about to give the root its children");
         pages.change.conclude(LOAD_ROOT, &body, &mut [&mut root], self.mark);

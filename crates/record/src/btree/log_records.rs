@@ -1,11 +1,11 @@
-//! The B-tree's log records: one little-endian struct each, in front of the bytes it counts. Insertions, updates and
-//! deletions have shorter bodies (../changed.rs).
+//! The B-tree's log records. The body of each is a little-endian struct, then the bytes whose lengths the struct
+//! states. Insertions, updates and deletions have shorter bodies (../changed.rs).
 //!
 //! Paper: LIBTP 3.2.6. A change of a leaf names page and slot, for redo, and the key, for undo. A split, or any other
 //! record that only moves cells, names only pages and has no undo (LIBTP 3.1.2). Byte tables: docs/formats/log.md.
 //!
-//! `page` is always a packed [`PageId`](libtp_buffer::PageId), with the file in the high half. Other pages of the same
-//! record are of the same file and named by number, zero for none.
+//! `page` is always a packed [`PageId`](libtp_buffer::PageId), with the file in the high half. The record names other
+//! pages of the same file by number only; zero is no page.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
@@ -24,27 +24,27 @@ pub const UPDATE: u16 = 33;
 pub const DELETE: u16 = 34;
 /// The compensation of [`INSERT`], [`UPDATE`] and [`DELETE`]: bytes, flags and LSN as they were.
 pub const RESTORE: u16 = 35;
-/// A page gives its upper part to a new right neighbour.
+/// The upper part of a page moves to a new right neighbour.
 pub const SPLIT: u16 = 36;
-/// The root gives all its cells to two new pages.
+/// All cells of the root move to two new pages.
 pub const ROOT_SPLIT: u16 = 37;
-/// A parent gets the entry of a page's new right neighbour.
+/// A parent gets the downlink of a page's new right neighbour.
 pub const POST: u16 = 38;
-/// Ghosts leave a page and slack is given up.
+/// Ghosts and slack are removed from a page.
 pub const RECLAIM: u16 = 39;
-/// An empty page leaves the tree; its left neighbour takes over its range.
+/// An empty page is unlinked from the tree; its left neighbour takes over its key range.
 pub const UNLINK: u16 = 40;
 /// An unlinked page enters the free list.
 pub const FREE_UNLINKED: u16 = 41;
 /// A replaced chain of overflow pages enters the free list.
 pub const DROP_CHAIN: u16 = 42;
-/// A page above the leaves that has one child leaves the tree; its left neighbour takes over its range and the child.
+/// A page above the leaves that has one child is unlinked; its left neighbour takes over its key range and the child.
 pub const ABSORB: u16 = 43;
-/// A new page takes a part of the load. Undo: the page is free again.
+/// A new page gets a part of the loaded records. Undo: the page is freed.
 pub const LOAD: u16 = 44;
-/// The root of an empty tree leads to the loaded pages. Logged as a compensation that passes over the load.
+/// The root of an empty tree gets the loaded pages as children. Logged as a compensation, so that undo skips the load.
 pub const LOAD_ROOT: u16 = 45;
-/// A leaf merges into its left neighbour, with its records and its range.
+/// A leaf merges into its left neighbour, which takes over its records and its key range.
 pub const MERGE: u16 = 46;
 
 body! {
@@ -54,13 +54,13 @@ body! {
         page: U64,
         /// 08: the record's slot.
         slot: U16,
-        /// 10: where in the stored value the change begins.
+        /// 10: the offset in the stored value at which the change begins.
         offset: U16,
-        /// 12: bytes taken out there.
+        /// 12: number of bytes removed there.
         cut_bytes: U16,
-        /// 14: bytes put in there.
+        /// 14: number of bytes inserted there.
         put_bytes: U16,
-        /// 16: the LSN the record gets back, its flags in the top byte.
+        /// 16: the record's LSN before the undone change, with its flags in the top byte.
         lsn_and_flags: U64,
     }
 }
@@ -73,7 +73,7 @@ body! {
         page: U64,
         /// 08: the new page, its right neighbour.
         right: U32,
-        /// 12: the right neighbour before.
+        /// 12: the right neighbour before the split.
         neighbour: U32,
         /// 16: the head of the free list afterwards.
         free_head: U32,
@@ -137,7 +137,7 @@ body! {
         parent: U32,
         /// 12: the right neighbour.
         child: U32,
-        /// 16: the slot its entry gets in the parent.
+        /// 16: the slot of the new entry in the parent.
         slot: U16,
         /// 18: bytes of the separator.
         separator_bytes: U16,
@@ -165,36 +165,35 @@ body! {
 body! {
     /// The action on one slot in a [`RECLAIM`].
     ReclaimEntry, 4 {
-        /// 00: the slot, as numbered before.
+        /// 00: the slot's number before the removal.
         slot: U16,
-        /// 02: 1 to remove it, 2 to give up its slack.
+        /// 02: 1 to remove the ghost, 2 to remove the record's slack.
         action: U16,
     }
 }
 
-/// [`ReclaimEntry::action`]: the ghost leaves the page.
+/// [`ReclaimEntry::action`]: the ghost is removed from the page.
 pub const RECLAIM_REMOVE: u16 = 1;
-/// [`ReclaimEntry::action`]: the record keeps no more room than it fills.
+/// [`ReclaimEntry::action`]: the record's slack is removed.
 pub const RECLAIM_TRIM: u16 = 2;
 
 body! {
-    /// Body of [`UNLINK`]; the high key of the page that goes follows. Roles: the left neighbour, the page, the parent,
-    /// the right neighbour.
+    /// Body of [`UNLINK`]; the high key of the unlinked page follows. Roles: the left neighbour, the unlinked page, the
+    /// parent, the right neighbour.
     Unlink, 32 {
-        /// 00: the left neighbour, which takes over the range.
+        /// 00: the left neighbour, which takes over the key range.
         page: U64,
-        /// 08: the page that goes.
+        /// 08: the unlinked page.
         gone: U32,
         /// 12: the parent of both.
         parent: U32,
         /// 16: the right neighbour.
         neighbour: U32,
-        /// 20: the slot of the page that goes, in the parent.
+        /// 20: the slot of the unlinked page in the parent.
         slot: U16,
         /// 22: bytes of the high key, zero for none.
         high_bytes: U16,
-        /// 24: the highest LSN of a ghost removed from either page: both ranges belong to the left neighbour from now
-        /// on.
+        /// 24: the highest LSN of a ghost removed from either page: the left neighbour now has both key ranges.
         deleter_lsn: U64,
     }
 }
@@ -241,20 +240,20 @@ body! {
 }
 
 body! {
-    /// Body of [`ABSORB`]; the high key of the page that goes follows. Roles: the left neighbour, the page, the parent,
-    /// the right neighbour.
+    /// Body of [`ABSORB`]; the high key of the absorbed page follows. Roles: the left neighbour, the absorbed page, the
+    /// parent, the right neighbour.
     Absorb, 32 {
-        /// 00: the left neighbour, which takes over range and child.
+        /// 00: the left neighbour, which takes over the key range and the child.
         page: U64,
-        /// 08: the page that goes.
+        /// 08: the absorbed page.
         gone: U32,
         /// 12: the parent of both.
         parent: U32,
         /// 16: the right neighbour.
         neighbour: U32,
-        /// 20: the only child of the page that goes.
+        /// 20: the only child of the absorbed page.
         child: U32,
-        /// 24: the slot of the page that goes, in the parent.
+        /// 24: the slot of the absorbed page in the parent.
         slot: U16,
         /// 26: bytes of the high key, zero for none.
         high_bytes: U16,
@@ -277,7 +276,7 @@ body! {
         page_count: U32,
         /// 20: number of cells.
         count: U16,
-        /// 22: bytes of the low fence, as far as it is stored.
+        /// 22: bytes of the stored part of the low fence.
         low_bytes: U16,
         /// 24: bytes of the high key, zero for none.
         high_bytes: U16,
@@ -311,18 +310,18 @@ body! {
 }
 
 body! {
-    /// Body of [`MERGE`]; the high key and the cells of the leaf that goes follow. Roles: the left neighbour, the leaf,
-    /// the parent, the right neighbour.
+    /// Body of [`MERGE`]; the high key and the cells of the merged leaf follow. Roles: the left neighbour, the merged
+    /// leaf, the parent, the right neighbour.
     Merge, 40 {
-        /// 00: the left neighbour, which takes over cells and range.
+        /// 00: the left neighbour, which takes over the cells and the key range.
         page: U64,
-        /// 08: the leaf that goes.
+        /// 08: the merged leaf.
         gone: U32,
         /// 12: the parent of both.
         parent: U32,
         /// 16: the right neighbour.
         neighbour: U32,
-        /// 20: the slot of the leaf that goes, in the parent.
+        /// 20: the slot of the merged leaf in the parent.
         slot: U16,
         /// 22: bytes of the high key, zero for none.
         high_bytes: U16,
@@ -337,7 +336,7 @@ body! {
     }
 }
 
-/// Appends a cell to a body: key length, the cell's beginning, the key behind the page's prefix, the stored value.
+/// Appends a cell to a body: the key length, the cell's beginning, the key after the page's prefix, the stored value.
 pub fn append_cell(node: &Node<'_>, slot: usize, body: &mut Vec<u8>) -> Option<()> {
     let suffix = node.key(slot).suffix;
     body.extend_from_slice(&u16::try_from(suffix.len()).ok()?.to_le_bytes());

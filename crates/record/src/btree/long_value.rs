@@ -2,11 +2,11 @@
 //!
 //! A chain is written from its end to its beginning, each page with one log record of the transaction, which also
 //! allocates the page. The leaf gets the reference last. Undo frees each page. A replaced or deleted chain stays until
-//! the transaction has ended, for undo may want it back (PROTOCOLS S3). The record keeps a reference to it. The next
-//! session that changes the record, or makes room on its leaf, frees the chain in one action. Several changes in one
-//! transaction make a list: the record names the chain replaced last, that chain's first page names the chain replaced
-//! before, and so on. Invariant: if the value itself lies in a chain, that chain's first page names the same replaced
-//! chain as the record.
+//! the transaction has ended, because undo may need it (PROTOCOLS S3). The record has a reference to the chain. The
+//! next session that changes the record, or makes room on its leaf, frees the chain in one action. Several changes in
+//! one transaction make a list: the record names the chain that was replaced last, the first page of that chain names
+//! the chain that was replaced before, and so on. Invariant: if the record's value is in a chain, the first page of
+//! this chain names the same replaced chain as the record.
 //!
 //! A reader of a chain holds no latch on the leaf: the lock on the record (or leaf) keeps the chain from being freed.
 
@@ -23,14 +23,15 @@ use crate::pages::undo::FREE_BODY_BYTES;
 use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
-/// The longest value, in bytes: 2^40. The pages that a file has left also limit a value.
+/// The length of the longest value, in bytes: 2^40. The number of pages that the file can still get also limits a
+/// value.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 40;
 
-/// Reads a chain into one piece.
+/// Reads the value in a chain.
 pub(crate) fn read(pages: &Pages<'_>, chain: ChainRef) -> Result<Vec<u8>> {
     let total = usize::try_from(chain.bytes.get()).ok().filter(|_| chain.bytes.get() <= VALUE_BYTES_MAX);
-    let total =
-        total.ok_or_else(|| pages.corrupt(chain.first.get(), "the value that begins there cannot be that long"))?;
+    let total = total
+        .ok_or_else(|| pages.corrupt(chain.first.get(), "the value that begins there has an impossible length"))?;
     let mut value = Vec::new();
     let mut number = chain.first.get();
     while number != 0 {
@@ -112,12 +113,12 @@ pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<Ch
 pub(crate) struct Replaced {
     pub(crate) slot: usize,
     pub(crate) chain: ChainRef,
-    /// The first page of the record's value, if the value lies in a chain.
+    /// The first page of the record's value, if the value is in a chain.
     pub(crate) live: Option<u32>,
 }
 
 impl Replaced {
-    /// Whether both are the same chain of the same record, on whatever page and slot.
+    /// Returns whether both are the same chain of the same record. The record may be on another page or slot.
     pub(crate) fn is_same(&self, other: &Replaced) -> bool {
         (self.chain, self.live) == (other.chain, other.live)
     }

@@ -1,14 +1,14 @@
-//! Merges neighbouring leaves that hold little, while other sessions read and write.
+//! Merges neighbouring leaves with few records, while other sessions read and write.
 //!
-//! Not in the paper. The *left* leaf takes over its right neighbour's records and range, in one log record. As in the
-//! unlinking of an emptied leaf, the lower bound of a page never changes while the page lives. The right leaf keeps its
-//! right link, gets a *deleted* mark, and becomes free when no session can be on the way to it (PROTOCOLS T2). A
-//! session that was on the way begins again from the root and finds its keys to the left.
+//! Not in the paper. In one log record, the *left* leaf takes over its right neighbour's records and key range. As in
+//! the unlinking of an emptied leaf, the lower bound of a page never changes while the page is in the tree. The right
+//! leaf keeps its right link, gets a *deleted* mark, and is freed when no session can be on the way to it (PROTOCOLS
+//! T2). A session that was on the way begins again from the root, and finds its keys in the left leaf.
 //!
-//! Records move unchanged: LSN, flags, and the room that undo may want back (PROTOCOLS T4). Locks on records stay
-//! valid, for their names contain no page. Where leaves are locked instead, only an unlocked leaf is merged away.
+//! Records move unchanged, with their LSN, flags, and the room that undo may need (PROTOCOLS T4). Locks on records stay
+//! valid, because their names contain no page. With page locks, a leaf merges only if no transaction has locked it.
 //!
-//! A leaf that is the first child of its parent stays, for the leaf to its left has another parent.
+//! The first child of a parent is not merged, because the leaf to its left has another parent.
 //!
 //! If we die here: a merge is one redo-only record, complete in itself.
 
@@ -31,7 +31,7 @@ use crate::{Error, Result};
 use libtp_lock::Mode;
 use libtp_txn::State;
 
-/// The result of a compaction of a stretch of leaves.
+/// The result of a compaction of several leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// Leaves that were examined.
@@ -42,7 +42,7 @@ pub struct Compacted {
     pub next: Option<Vec<u8>>,
 }
 
-/// Whether a leaf has records, and no action on it is unfinished.
+/// Returns whether a leaf has records and no unfinished action.
 pub(crate) fn is_settled(node: &Node<'_>) -> bool {
     node.is_leaf()
         && node.count() != 0
@@ -57,7 +57,7 @@ pub(crate) fn bytes_with(node: &Node<'_>, prefix: usize) -> usize {
     (0..node.count()).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).sum::<usize>() + longer
 }
 
-/// Whether both leaves fit one page that is filled to at most `fill_percent`.
+/// Returns whether the records of both leaves fit on one page that is filled to at most `fill_percent`.
 fn fits(left: &Node<'_>, right: &Node<'_>, fill_percent: u8) -> bool {
     let (high, page_bytes) = (right.high().unwrap_or_default(), left.page_bytes());
     let prefix = Frame::prefix_bytes(left.low(), high, page_bytes);
@@ -66,18 +66,18 @@ fn fits(left: &Node<'_>, right: &Node<'_>, fill_percent: u8) -> bool {
 }
 
 impl Access<'_> {
-    /// Compacts up to `leaves` leaves from `from` on: removes everything deleted that no transaction can want back, and
-    /// merges neighbours that fit one page filled to `fill_percent`. For a session without a transaction; other
-    /// sessions continue meanwhile.
+    /// Compacts up to `leaves` leaves from the key `from` on. Removes all ghosts and slack that no rollback can need,
+    /// and merges neighbours that fit on one page filled to `fill_percent`. The calling session has no transaction;
+    /// other sessions can work at the same time.
     ///
     /// # Errors
-    /// `Unsuitable` for an impossible fill, and errors of pages and the log. Merges up to then stay.
+    /// `Unsuitable` for an impossible fill, and errors of pages and the log. Merges before the error are not undone.
     ///
     /// # Panics
     /// If the session runs a transaction.
     pub fn compact(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
         let change = &self.pages.change;
-        assert_eq!(change.txn.state(), State::Idle, "the merging transaction ends with all locks given back");
+        assert_eq!(change.txn.state(), State::Idle, "the merging transaction ends with all locks released");
         self.check_btree()?;
         if !super::load::FILL_PERCENT.contains(&fill_percent) {
             let what = format!("pages are filled to between 10 and 100 percent, and {fill_percent} was given");
@@ -99,7 +99,7 @@ impl Access<'_> {
                 break;
             }
             let step = self.compact_leaf(&key, fill_percent)?;
-            // Outside of the tree: our own visit would also hold back the pages that we unlinked.
+            // The visit of the tree has ended: otherwise it would also delay the reuse of the pages that we unlinked.
             unlink::free_unlinked(self, Some(step.leaf))?;
             done.merged += u64::from(step.has_merged);
             done.leaves += u64::from(!step.has_merged);
@@ -124,7 +124,7 @@ impl Access<'_> {
             let page = self.pages.shared(number, 0)?;
             ghosts::is_to_be_cleaned(self, number, page.lsn(), &node_of(&self.pages, number, &page)?)
         };
-        // The unlinked leaf's range then belongs to its left neighbour.
+        // The left neighbour now has the unlinked leaf's key range.
         let has_merged = if is_empty { ghosts::clean(self, number, left)? } else { merge(self, number, fill_percent)? };
         Ok(Step { leaf: number, has_merged, next })
     }
@@ -138,11 +138,11 @@ struct Step {
     next: Option<Vec<u8>>,
 }
 
-/// A leaf at one moment.
+/// A leaf as it was when it was read.
 struct Seen {
     right: Option<u32>,
     high: Vec<u8>,
-    /// Bytes that the leaf holds.
+    /// The used bytes of the leaf.
     bytes: usize,
 }
 
@@ -154,13 +154,14 @@ fn look(access: &Access<'_>, number: u32) -> Result<Option<Seen>> {
     Ok(Some(Seen { right: node.right(), high: node.high().unwrap_or_default().to_vec(), bytes }))
 }
 
-/// Merges the right neighbour of a leaf into it, if both fit and nothing stands in the way. Returns whether it did.
+/// Merges the right neighbour of a leaf into the leaf, if both fit on one page and no concurrent action prevents the
+/// merge. Returns whether they were merged.
 pub(crate) fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
     let (pages, page_bytes) = (&access.pages, access.database.page_bytes());
     let Some(Seen { right: Some(gone), high: separator, bytes }) = look(access, left)? else { return Ok(false) };
     ghosts::tidy(access, gone)?;
     let Some(Seen { right, bytes: more, .. }) = look(access, gone)? else { return Ok(false) };
-    // Mostly they do not fit. This test needs no exclusive latch.
+    // Most neighbours do not fit on one page. This test needs no exclusive latch.
     if 100 * (bytes + more) > usize::from(fill_percent) * page_bytes {
         return Ok(false);
     }
@@ -210,7 +211,7 @@ pub(crate) fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<
     body.writer().extend_from_slice(high);
     for slot in 0..gone_node.count() {
         append_cell(&gone_node, slot, body.writer())
-            .ok_or_else(|| pages.corrupt(gone, "one of its cells lies outside its heap"))?;
+            .ok_or_else(|| pages.corrupt(gone, "one of its cells is outside the page's heap"))?;
     }
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);
     failpoint("merge: all latched");

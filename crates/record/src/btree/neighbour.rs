@@ -1,8 +1,9 @@
-//! From one leaf to the next, in either direction (PROTOCOLS T3).
+//! Goes from one leaf to the next, in either direction (PROTOCOLS T3).
 //!
-//! A session latches only one leaf at a time, so it keeps the [`Stretch`] of the leaf that it left. An outdated page, a
-//! valid image from an earlier time, passes all its own checks: checksum, number, order of keys. Only a comparison with
-//! its neighbours shows the damage, and tells a way that leads in a circle from a long one.
+//! A session latches only one leaf at a time, so it keeps the [`Stretch`] of the leaf that it left. An outdated page,
+//! which is a valid image from an earlier time, passes all checks of a single page: checksum, number, order of keys.
+//! Only a comparison with the page's neighbours shows the damage. It also distinguishes a circle of links from a long
+//! path.
 
 use std::cmp::Ordering;
 
@@ -13,19 +14,19 @@ use crate::page::rebuild::Frame;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The range of a leaf at an earlier moment. The lower bound never changes while the leaf lives. The upper bound falls
-/// by a split, and rises only when the right neighbour is unlinked or merged.
+/// The key range of a leaf at an earlier moment. The lower bound never changes while the leaf is in the tree. A split
+/// lowers the upper bound. Only the unlinking or merging of the right neighbour raises it.
 pub(crate) struct Stretch {
     number: u32,
     low: Vec<u8>,
-    /// The first key, if the low fence may be cut short.
+    /// The first key, if the stored low fence may be truncated.
     first: Option<Vec<u8>>,
-    /// `None` for no limit.
+    /// The upper bound; `None` if there is no upper bound.
     high: Option<Vec<u8>>,
 }
 
 impl Stretch {
-    /// Returns the stretch of the page of that number.
+    /// Returns the stretch of the page with this number.
     pub fn of(number: u32, node: &Node<'_>) -> Stretch {
         let has_first = node.count() > 0 && Frame::may_be_cut(node.low(), node.page_bytes());
         Stretch {
@@ -36,7 +37,8 @@ impl Stretch {
         }
     }
 
-    /// Refuses the page that this leaf's right link leads to if the page leads back: then the way would never end.
+    /// Checks that the page `right`, to which this leaf's right link leads, is to the right of this leaf. Otherwise the
+    /// walk could be endless.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) names the page.
@@ -47,7 +49,8 @@ impl Stretch {
         }
     }
 
-    /// Finds the page whose right link leads here, from page `from` to the right. Returns `None` if the way is lost.
+    /// Finds the page whose right link leads to this leaf, from page `from` to the right. Returns `None` if no page to
+    /// the right of `from` leads to this leaf any more.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if a page's right link leads back.
@@ -75,7 +78,7 @@ impl Stretch {
         Ok(None)
     }
 
-    /// Whether this leaf ends where `node` begins, as far as the low fence tells, and before `node` ends.
+    /// Returns whether this leaf ends where `node` begins, as far as the low fence shows, and before `node` ends.
     fn is_before(&self, node: &Node<'_>) -> bool {
         let Some(high) = &self.high else { return false };
         !Frame::is_above_low(high, node.low(), node.page_bytes())
@@ -83,16 +86,16 @@ impl Stretch {
             && (node.count() == 0 || node.key(0).compare(high) != Ordering::Less)
     }
 
-    /// Whether a page that ends at `end` lies before this leaf.
+    /// Returns whether a page that ends at `end` is to the left of this leaf.
     fn is_behind(&self, end: &[u8], page_bytes: usize) -> bool {
         !Frame::is_above_low(end, &self.low, page_bytes)
             && self.high.as_ref().is_none_or(|high| end < &high[..])
             && self.first.as_ref().is_none_or(|first| end <= &first[..])
     }
 
-    /// Returns where a page leads, relative to this leaf. The lower bound of a page never changes while the page lives.
-    /// So if that page reaches further and does not lead here, this leaf was merged or unlinked, and no page to the
-    /// right leads here.
+    /// Returns where the right link of `node` leads, relative to this leaf. The lower bound of a page never changes
+    /// while the page is in the tree. So if `node` ends above this leaf's lower bound and does not lead to this leaf,
+    /// this leaf was merged or unlinked, and no page further right leads to it.
     fn leftwards<'n>(&self, node: &Node<'n>) -> Leftwards<'n> {
         if !node.is_leaf() || node.is_deleted() {
             return Leftwards::Lost;
@@ -119,11 +122,11 @@ pub(crate) fn leads_back(pages: &Pages<'_>, right: u32) -> crate::Error {
     )
 }
 
-/// The direction of this leaf's left neighbour, from a page to its left.
+/// The direction of this leaf's left neighbour, seen from another page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftwards<'n> {
     Here,
-    /// To the right: the page's right link, and the upper bound of the page.
+    /// The left neighbour is further right: the other page's right link and upper bound.
     Right(u32, &'n [u8]),
     Lost,
     Back,
@@ -149,31 +152,31 @@ mod tests {
         Stretch::of(9, &Node::over(&page(low, 11, high)).unwrap())
     }
 
-    /// Returns where a page that ends at `high` and leads to page `right` sends the search for the left neighbour of
-    /// page 9, which begins at `low`.
+    /// Returns the next step of the search for the left neighbour of page 9, which begins at `low`. The search is at a
+    /// page that ends at `high` and leads to page `right`.
     fn way(high: &[u8], right: u32, low: &[u8]) -> Leftwards<'static> {
         let page = page(b"a", right, high).leak();
         stretch(low, b"zz").leftwards(&Node::over(page).unwrap())
     }
 
-    /// Returns a key with a long common beginning, so that a stored low fence holds only this beginning.
+    /// Returns a key with a long common beginning, so that a page stores only this beginning as its low fence.
     fn long(end: &[u8]) -> Vec<u8> {
         [&[b'x'; 300][..], end].concat()
     }
 
     #[test]
-    fn the_way_to_a_page_that_went_into_another_ends_there() {
+    fn the_search_for_the_left_neighbour_of_a_merged_page_ends() {
         assert_eq!(way(b"m", 9, b"m"), Leftwards::Here);
         assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5, b"g"), "the page was split meanwhile");
         assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "the left page has taken the page over");
         assert_eq!(way(b"", 0, b"m"), Leftwards::Lost);
-        // A long low fence is stored cut short.
+        // A long low fence is stored truncated.
         assert_eq!(way(&long(b"3"), 5, &long(b"7")), Leftwards::Right(5, &long(b"3")));
         assert_eq!(way(b"y", 5, &long(b"7")), Leftwards::Lost);
     }
 
     #[test]
-    fn who_leads_here_from_further_right_leads_back() {
+    fn a_page_further_right_that_leads_to_this_leaf_is_damage() {
         assert_eq!(way(b"t", 9, b"m"), Leftwards::Back);
         let leftwards = |here: &Stretch, end: &[u8]| here.leftwards(&Node::over(page(b"a", 9, end).leak()).unwrap());
         let here = stretch(&long(b"3"), &long(b"5"));
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_link_that_leads_back_is_seen_where_low_fences_are_cut_short() {
+    fn a_right_link_that_leads_back_is_noticed_despite_truncated_low_fences() {
         let is_before =
             |here: &Stretch, low: &[u8], high: &[u8]| here.is_before(&Node::over(&page(low, 5, high)).unwrap());
         let here = stretch(b"g", b"m");

@@ -1,8 +1,8 @@
-//! Pages alone: random changes to a few leaves, through the log records and their redo, against a BTreeMap.
+//! Tests of pages without a tree: random changes to a few leaves, by the redo of log records, compared with a BTreeMap.
 //!
-//! The doubt: pure functions of bytes change a page, and no reader can check bytes by eye. The cases: every change is
-//! made twice from the same image, and must give the same image; changes of records are undone and must restore the
-//! records; splits move records and lose none; searches find each key and the place of each absent key.
+//! Pure functions of bytes change a page, and no reader can check bytes by eye. The tests check four properties. Every
+//! change is made twice from the same image and gives the same image. The undo of a change restores the record. Splits
+//! move records and lose none. Searches find each key, and the place of each absent key.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const FILE: u32 = 7;
 
 type Redo = fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> Result<(), libtp_txn::Damage>;
 
-/// Leaves side by side, with a model of their contents.
+/// Neighbouring leaves, with a model of their contents.
 struct Leaves {
     pages: BTreeMap<u32, Vec<u8>>,
     meta: Vec<u8>,
@@ -52,7 +52,7 @@ impl Leaves {
         Leaves { pages: BTreeMap::from([(2, first)]), meta, model: BTreeMap::new(), lsn: 8 }
     }
 
-    /// Returns the leaf of a key, found by right links and high keys alone.
+    /// Returns the leaf of a key, found only by right links and high keys.
     fn leaf_of(&self, key: &[u8]) -> u32 {
         let mut page = 2;
         loop {
@@ -72,7 +72,7 @@ impl Leaves {
         let mut again = image.clone();
         redo(&mut PageMut::detached(image), role, Lsn::new(self.lsn), body).unwrap();
         redo(&mut PageMut::detached(&mut again), role, Lsn::new(self.lsn), body).unwrap();
-        assert!(*image == again, "doing and redoing differ");
+        assert!(*image == again, "the change and its redo differ");
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) {
@@ -332,7 +332,7 @@ proptest! {
 }
 
 #[test]
-fn rising_keys_leave_full_pages_behind() {
+fn rising_keys_leave_full_pages() {
     let mut leaves = Leaves::new();
     for number in 0..3000u32 {
         leaves.put(&number.to_be_bytes(), &[7; 30]);
@@ -344,7 +344,7 @@ fn rising_keys_leave_full_pages_behind() {
 }
 
 #[test]
-fn falling_keys_leave_full_pages_behind() {
+fn falling_keys_leave_full_pages() {
     let mut leaves = Leaves::new();
     for number in (0..3000u32).rev() {
         leaves.put(&number.to_be_bytes(), &[7; 30]);
@@ -355,7 +355,7 @@ fn falling_keys_leave_full_pages_behind() {
 }
 
 #[test]
-fn keys_of_a_quarter_page_with_values_to_match_still_find_room() {
+fn keys_and_values_of_a_quarter_page_fit() {
     let mut leaves = Leaves::new();
     for number in 0..40u8 {
         let number = number.wrapping_mul(157);

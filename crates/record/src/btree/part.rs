@@ -1,9 +1,10 @@
-//! Changes a part of a value in place: one search, and one exclusive latch, in a B-tree and in a hash file.
+//! Changes a part of a value in place, in a B-tree and in a hash file. The change needs one search and one exclusive
+//! latch.
 //!
-//! Paper: none (see ../part.rs). The record's lock is taken before the search, without a latch; all room is reserved
-//! then, too (PROTOCOLS D11). The change is data, so the session makes it under the latch of the search (D12). Where the
-//! usual way is barred (a long value, a page that is not in memory, another transaction's lock on the page), the session
-//! updates a copy of the value. Both ways write the log record of an update.
+//! Paper: none (see ../part.rs). Before the search, without a latch, the session takes the record's lock and reserves
+//! all room (PROTOCOLS D11). The change is data, not a function of the program, so the session makes it under the latch
+//! of the search (D12). If the change in place is impossible (a long value, a page that is not in memory, another
+//! transaction's lock on the page), the session updates a copy of the value. Both write the log record of an update.
 
 use rio::{failpoint, planted};
 
@@ -20,7 +21,7 @@ use crate::shortcuts::Name;
 use crate::Result;
 
 impl<'a> Access<'a> {
-    /// Changes the part of a key's value from `offset` on. Returns `None` if there is no such record.
+    /// Changes the part of a key's value that begins at `offset`. Returns `None` if there is no such record.
     #[inline]
     pub(crate) fn change_part_of<L: Leaf<'a>, P: Part>(
         &self,
@@ -34,14 +35,14 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// As [`Access::change_part_of`], on a copy of the value.
+    /// As [`Access::change_part_of`], but changes a copy of the value and stores the copy.
     #[cold]
     #[inline(never)]
     fn change_part_of_copy<P: Part>(&self, key: &[u8], offset: usize, part: P) -> Result<Option<P::Told>> {
         self.update(key, |value| part.change_copy(self.database.name(), value, offset))?.transpose()
     }
 
-    /// As [`Access::change_part_of`]. Returns `None`, with nothing changed, if the usual way is barred.
+    /// As [`Access::change_part_of`], under one latch. Returns `None`, and has changed nothing, if that is impossible.
     #[inline]
     fn change_part_in_place<L: Leaf<'a>, P: Part>(
         &self,
@@ -54,7 +55,7 @@ impl<'a> Access<'a> {
             true => (self.enter(Purpose::Write)?, key_hash(key)),
             false => self.lock_to_change::<L>(key)?,
         };
-        // A longer part than a page is refused, or belongs to a long value.
+        // A part that is longer than a page is refused, or belongs to a long value.
         pages.reserve_own(page_bytes, BODY_HEAD_MAX + key.len() + 2 * part.count().min(page_bytes))?;
         if granularity == Some(Granularity::Page) {
             self.reserve_lock()?;

@@ -1,7 +1,8 @@
 //! Posting: the parent gets an entry for the new page of a split. The second action of a split.
 //!
-//! Paper: LIBTP 3.1.2, "locks are coupled during ascent". PROTOCOLS T1: the posting session holds the left page while
-//! it latches the parent, checks the flag again, and clears it in the same record.
+//! Paper: LIBTP 3.1.2, "locks are coupled during ascent". PROTOCOLS T1: the posting session holds the left page's
+//! latch while it latches the parent. It checks the page's incomplete flag again, and clears the flag in the log record
+//! of the post.
 
 use crate::btree::encode;
 use crate::btree::log_records::POST;
@@ -26,11 +27,11 @@ fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Op
     }
     match (node.high(), node.right()) {
         (Some(high), Some(right)) => Ok(Some(Unposted { separator: high.to_vec(), right })),
-        _ => Err(pages.corrupt(number, "it says that it was split, and it has no right neighbour")),
+        _ => Err(pages.corrupt(number, "its flag says that it was split, but it has no right neighbour")),
     }
 }
 
-/// Posts the right neighbour of page `number` on `level` in the parent, unless it is posted.
+/// Posts the right neighbour of page `number`, which is on `level`, in the parent, unless the neighbour is posted.
 ///
 /// If we die here: the flag stays, and the next session that follows the link posts the page.
 pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
@@ -57,9 +58,10 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         }
         let (slot, present) = node.find(&found.separator);
         if present {
-            return Err(
-                pages.corrupt(parent_number, format!("it knows page {} already, which is not posted", found.right))
-            );
+            return Err(pages.corrupt(
+                parent_number,
+                format!("it has an entry for page {} already, which is not posted", found.right),
+            ));
         }
         let bytes = node.child_need(found.separator.len());
         if bytes > node.free_bytes() {

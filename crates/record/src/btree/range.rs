@@ -1,14 +1,14 @@
-//! Whole ranges of keys: counts, deletes, and cleans emptied leaves.
+//! Whole ranges of keys: counts and deletes their records, and cleans emptied leaves.
 //!
 //! Not in the paper. A range is counted and deleted record by record, under the locks of a cursor that passes the
 //! records: S on each record (X, to delete) and on the gap below it, and on the gap in which the range ends. So the
-//! range stays as it was found, empty for example, until the transaction ends. From 100,000 locks on the transaction
-//! tries to lock the database instead (`locking.rs`), and then needs no more locks.
+//! range does not change (an empty range stays empty, for example) until the transaction ends. With 100,000 locks the
+//! transaction tries to lock the database instead (`locking.rs`), and then needs no more locks.
 //!
-//! Deleted records stay as ghosts until the transaction has committed. Then `clear_away` goes over the leaves of the
-//! range several times, removes ghosts, unlinks empty leaves, and lets pages above absorb each other. `clear_around`
-//! does that where single deletions have emptied a leaf, for the leaf and its neighbours: a snapshot or another
-//! deletion that kept an earlier neighbour in the tree has often ended by then.
+//! Deleted records stay as ghosts until the transaction has committed. Then `clear_away` passes the leaves of the range
+//! several times, removes ghosts, unlinks empty leaves, and lets inner pages absorb each other. When single deletions
+//! have emptied a leaf, `clear_around` does the same for the leaf and its neighbours. An empty neighbour may have been
+//! kept in the tree by a snapshot or a deletion that has ended since.
 
 use libtp_lock::Mode;
 use libtp_txn::State;
@@ -23,15 +23,15 @@ use crate::locking::{Access, Tried};
 use crate::page::node::Node;
 use crate::Result;
 
-/// Most passes over the leaves of a range. Each pass has far fewer leaves.
+/// The largest number of passes over the leaves of a range. Each pass has far fewer leaves than the pass before.
 const PASSES_MAX: usize = 8;
-/// Leaves that are examined on each side of an emptied leaf. If only one leaf were examined, the leaves that once
-/// stayed would never become fewer.
+/// The number of leaves that are examined on each side of an emptied leaf. If it were one, empty leaves that could not
+/// be unlinked would never become fewer.
 const AROUND_MAX: usize = 32;
-/// Number of failed leaves after which the session stops: a snapshot may want their records.
+/// The number of failed leaves after which the session stops: a snapshot may need their records.
 const FAILED_MAX: usize = 4;
 
-/// The result for a leaf to clear.
+/// The result of an attempt to clear a leaf.
 struct LeafCleared {
     has_gone: bool,
     /// The session tried to clear the leaf, and it is still there.
@@ -61,11 +61,11 @@ impl Access<'_> {
         Ok(count)
     }
 
-    /// Deletes the records of a range, and returns their number. No other transaction puts a record there until this
-    /// one ends.
+    /// Deletes the records of a range, and returns their number. No other transaction can put a record into the range
+    /// until this transaction ends.
     ///
     /// # Errors
-    /// As [`Access::put`]; some of the records may be deleted by then.
+    /// As [`Access::put`]; some of the records may have been deleted before the error.
     pub fn delete_range(&self, range: KeyRange) -> Result<u64> {
         let mut cursor = BtreeCursor::for_update(*self).within(range).without_values();
         let mut count = 0;
@@ -76,11 +76,12 @@ impl Access<'_> {
         Ok(count)
     }
 
-    /// Frees the pages of a range whose records were deleted, as far as no transaction can want these back. Returns the
-    /// number of leaves that left the tree. For after the commit: the call belongs to no transaction.
+    /// Frees the pages of a range whose records were deleted, except pages with records that a rollback may need.
+    /// Returns the number of unlinked leaves. Called after the commit of the deletions: the call belongs to no
+    /// transaction.
     ///
     /// # Errors
-    /// Pages or the log failed. Pages freed up to then stay free.
+    /// Pages or the log failed. Pages that were freed before the error stay free.
     ///
     /// # Panics
     /// If the session runs a transaction.
@@ -88,8 +89,8 @@ impl Access<'_> {
         self.with_cleaning_lock(|| self.clear_away_locked(range))
     }
 
-    /// Frees the page of the leaf for that key, and of its neighbours, as far as they are empty. Returns the number of
-    /// leaves that left the tree. For after the commit, as [`Access::clear_away`].
+    /// Frees the leaf whose range holds `key`, and its neighbours, if they are empty. Returns the number of unlinked
+    /// leaves. Called after the commit of the deletions, as [`Access::clear_away`].
     ///
     /// # Errors
     /// As [`Access::clear_away`].
@@ -113,9 +114,9 @@ impl Access<'_> {
     /// Runs `clear` if no transaction has locked the whole database.
     fn with_cleaning_lock(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let change = &self.pages.change;
-        assert_eq!(change.txn.state(), State::Idle, "the cleaning transaction ends with all locks given back");
+        assert_eq!(change.txn.state(), State::Idle, "the cleaning transaction ends with all locks released");
         // Like every cleaning session. The lock excludes a transaction that has locked the whole database: such a
-        // transaction holds no locks on records to protect its ghosts, and may want the ghosts back.
+        // transaction holds no locks on records to protect its ghosts, and its rollback may need the ghosts.
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
             return Ok(0);
         }
@@ -125,7 +126,7 @@ impl Access<'_> {
         cleared
     }
 
-    /// Clears a leaf and those beyond it on one side, up to a leaf with records.
+    /// Clears a leaf and the leaves after it on one side, up to a leaf with records.
     fn clear_towards(&self, side: Side, first: Option<u32>) -> Result<u64> {
         let (mut gone, mut failed, mut next) = (0, 0, first);
         for _ in 0..AROUND_MAX {
@@ -143,8 +144,8 @@ impl Access<'_> {
         Ok(gone)
     }
 
-    /// Clears a leaf. Returns `None` if the leaf has records or is no leaf any more. The number comes from an earlier
-    /// visit; the page may be another leaf by now, and that leaf is cleared as well.
+    /// Clears a leaf. Returns `None` if the leaf has records, or is no leaf any more. The number comes from an earlier
+    /// visit. If the page is another leaf now, this other leaf is cleared, which does no harm.
     fn clear_leaf(&self, number: u32) -> Result<Option<LeafCleared>> {
         let _visit = self.pages.visit();
         let (left, right, is_to_be_cleaned) = {
@@ -170,7 +171,7 @@ impl Access<'_> {
         Ok(gone)
     }
 
-    /// Goes over the leaves of a range once.
+    /// Makes one pass over the leaves of a range.
     fn clear_leaves(&self, range: &KeyRange) -> Result<u64> {
         let (mut gone, mut next) = (0, Some(range.low().to_vec()));
         while let Some(key) = next {

@@ -32,8 +32,8 @@ fn describe_restore(body: &[u8]) -> String {
     })
 }
 
-/// Returns the types of the log records that change records on a page, which a B-tree and a hash file lay out alike:
-/// insertion, update, deletion, their compensation, reclamation, and the freeing of a replaced chain.
+/// Returns the types of the log records that change records on a page: insertion, update, deletion, their compensation,
+/// reclamation, and the freeing of a replaced chain. Their format is the same for B-trees and hash files.
 #[rustfmt::skip]
 pub(crate) fn of_records(codes: [u16; 6], names: [&'static str; 6], undo: [libtp_txn::UndoFn; 2]) -> [RecordType; 6] {
     let [insert, update] = undo.map(Some);
@@ -46,7 +46,7 @@ pub(crate) fn of_records(codes: [u16; 6], names: [&'static str; 6], undo: [libtp
             describe: |body| describe(body, |r: &Reclaim, page, _| format!("{page} {} slots, up to the ghost of LSN {}", r.count, r.deleter_lsn)) },
         RecordType { code: codes[5], name: names[5], redo: redo::drop_chain, undo: None,
             pages: |body| pages_of(body, |r: &DropChain| [r.last.get(), META_PAGE, r.live.get()]),
-            describe: |body| describe(body, |r: &DropChain, page, _| format!("{page} slot {} lets the value on pages {} to {} go", r.slot, r.first, r.last)) },
+            describe: |body| describe(body, |r: &DropChain, page, _| format!("{page} slot {} frees the replaced value on pages {} to {}", r.slot, r.first, r.last)) },
     ]
 }
 
@@ -59,27 +59,27 @@ pub fn record_types() -> Vec<RecordType> {
     types.extend([
         RecordType { code: SPLIT, name: "btree split", redo: redo::split, undo: None,
             pages: |body| pages_of(body, |r: &Split| [r.right.get(), META_PAGE, r.neighbour.get()]),
-            describe: |body| describe(body, |r: &Split, page, rest| format!("{page} level {} gives {} cells from {} on to page {}", r.level, r.count, show_first(rest, r.separator_bytes), r.right)) },
+            describe: |body| describe(body, |r: &Split, page, rest| format!("{page} level {}: {} cells from key {} on move to page {}", r.level, r.count, show_first(rest, r.separator_bytes), r.right)) },
         RecordType { code: ROOT_SPLIT, name: "btree root split", redo: redo::root_split, undo: None,
             pages: |body| pages_of(body, |r: &RootSplit| [r.left.get(), r.right.get(), META_PAGE]),
-            describe: |body| describe(body, |r: &RootSplit, page, _| format!("{page} gives all {} cells to pages {} and {}, level {}", r.count, r.left, r.right, r.level)) },
+            describe: |body| describe(body, |r: &RootSplit, page, _| format!("{page}: all {} cells move to pages {} and {}, level {}", r.count, r.left, r.right, r.level)) },
         RecordType { code: POST, name: "btree post", redo: redo::post, undo: None,
             pages: |body| pages_of(body, |r: &Post| [r.parent.get(), 0, 0]),
-            describe: |body| describe(body, |r: &Post, page, _| format!("{page} has neighbour {}, known to parent {} at slot {}", r.child, r.parent, r.slot)) },
+            describe: |body| describe(body, |r: &Post, page, _| format!("{page} has neighbour {}, posted in parent {} at slot {}", r.child, r.parent, r.slot)) },
         RecordType { code: UNLINK, name: "btree unlink", redo: redo::unlink, undo: None,
             pages: |body| pages_of(body, |r: &Unlink| [r.gone.get(), r.parent.get(), r.neighbour.get()]),
-            describe: |body| describe(body, |r: &Unlink, page, _| format!("{page} takes over from page {}, parent {} slot {}", r.gone, r.parent, r.slot)) },
+            describe: |body| describe(body, |r: &Unlink, page, _| format!("{page} takes over the range of page {}, parent {} slot {}", r.gone, r.parent, r.slot)) },
         RecordType { code: FREE_UNLINKED, name: "btree free unlinked", redo: redo::free_unlinked, undo: None,
             pages: |body| pages_of(body, |r: &FreeUnlinked| [r.gone.get(), META_PAGE, 0]),
-            describe: |body| describe(body, |r: &FreeUnlinked, page, _| format!("{page} lets page {} go", r.gone)) },
+            describe: |body| describe(body, |r: &FreeUnlinked, page, _| format!("{page} frees unlinked page {}", r.gone)) },
         RecordType { code: ABSORB, name: "btree absorb", redo: redo::absorb, undo: None,
             pages: |body| pages_of(body, |r: &Absorb| [r.gone.get(), r.parent.get(), r.neighbour.get()]),
-            describe: |body| describe(body, |r: &Absorb, page, _| format!("{page} takes over from page {} with child {}, parent {} slot {}", r.gone, r.child, r.parent, r.slot)) },
+            describe: |body| describe(body, |r: &Absorb, page, _| format!("{page} takes over the range of page {} with child {}, parent {} slot {}", r.gone, r.child, r.parent, r.slot)) },
         RecordType { code: LOAD, name: "btree load", redo: redo_load::load, undo: Some(undo::load),
             pages: |body| pages_of(body, |r: &Load| [META_PAGE, r.left.get(), 0]),
-            describe: |body| describe(body, |r: &Load, page, _| format!("{page} level {} takes {} cells behind page {}", r.level, r.count, r.left)) },
+            describe: |body| describe(body, |r: &Load, page, _| format!("{page} level {} gets {} cells, right of page {}", r.level, r.count, r.left)) },
         RecordType { code: LOAD_ROOT, name: "btree load root", redo: redo_load::load_root, undo: None, pages: first_page,
-            describe: |body| describe(body, |r: &LoadRoot, page, _| format!("{page} level {} leads to {} loaded pages", r.level, r.count)) },
+            describe: |body| describe(body, |r: &LoadRoot, page, _| format!("{page} level {} gets {} loaded pages as children", r.level, r.count)) },
         RecordType { code: MERGE, name: "btree merge", redo: redo_merge::merge, undo: None,
             pages: |body| pages_of(body, |r: &Merge| [r.gone.get(), r.parent.get(), r.neighbour.get()]),
             describe: |body| describe(body, |r: &Merge, page, _| format!("{page} takes over {} cells from page {}, parent {} slot {}", r.count, r.gone, r.parent, r.slot)) },

@@ -37,10 +37,10 @@ fn record_of<'p>(node: &Node<'p>, slot: usize) -> Result<Record<'p>, Damage> {
     node.record(slot).ok_or_else(|| Damage(format!("it has no record at slot {slot}")))
 }
 
-/// Returns the page's garbage bytes after `bytes` more become garbage.
+/// Returns the number of garbage bytes of the page when `bytes` more become garbage.
 fn with_garbage(header: &SlottedHeader, bytes: usize) -> Result<U32, Damage> {
     let sum = u32::try_from(bytes).ok().and_then(|bytes| header.garbage_bytes.get().checked_add(bytes));
-    sum.map(U32::new).ok_or_else(|| Damage("its heap lies outside".into()))
+    sum.map(U32::new).ok_or_else(|| Damage("its heap is outside the page".into()))
 }
 
 fn number(value: usize) -> Result<u16, Damage> {
@@ -75,7 +75,7 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     }
     if node.contiguous_bytes() < bytes + SLOT_BYTES {
         compact(page)?;
-        // The cell's place was no free place before.
+        // The bytes of the new cell were not all free before the change, so they need before-images.
         return add_cell(&mut page.saved(), index, key, head, stored);
     }
     let (mut header, count) = (*node.header(), node.count());
@@ -89,8 +89,8 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     let slot_head = head_of(suffix.get(skip..).unwrap_or_default());
     let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.len())?.into(), head: slot_head.into() };
     let slot_count = number(count + 1)?.into();
-    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
-    // The cell lies in free bytes, which decide nothing. The header leads to them, and has a before-image.
+    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap is outside the page".into()))?.into();
+    // The cell is in free bytes, which no reader uses without the header. The header has a before-image.
     let (key_at, stored_at) = (at + head.len(), at + head.len() + suffix.len());
     page.again([Store::Bytes(at, head), Store::Bytes(key_at, suffix), Store::Bytes(stored_at, stored)]);
     open_slot(page, &header, index, slot);
@@ -127,7 +127,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -
     edited(page, seat, edit, word)
 }
 
-/// Checks whether [`restore`] can be applied to the page. An outdated image of the page may not take it.
+/// Checks that [`restore`] can be applied to the page. An outdated image of the page may have no room.
 pub(crate) fn check_restore(page: &[u8], body: &[u8]) -> Redone {
     let (record, edit) = restore_edit(body)?;
     let slot = record.slot.get().into();
@@ -146,7 +146,7 @@ fn restore_edit(body: &[u8]) -> Result<(&Restore, Edit<'_>), Damage> {
     Ok((record, Edit { offset: record.offset.get().into(), cut: record.cut_bytes.get().into(), put }))
 }
 
-/// Where a record stands on its page. A change in place does not alter it.
+/// The place of a record on its page. A change in place does not move the record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) slot: usize,
@@ -176,14 +176,14 @@ impl Seat {
 }
 
 impl Edit<'_> {
-    /// Returns the number of a record's bytes that stay behind the cut.
+    /// Returns the number of the record's bytes after the cut.
     fn tail(&self, slot: usize, old_bytes: usize) -> Result<usize, Damage> {
         let tail = old_bytes.checked_sub(self.offset).and_then(|rest| rest.checked_sub(self.cut));
         tail.ok_or_else(|| Damage(format!("the record at slot {slot} has {old_bytes} bytes, too few for the change")))
     }
 }
 
-/// Changes a record's stored value, LSN and flags; in place where its room allows.
+/// Changes a record's stored value, LSN and flags. The change is in place if the record's room is sufficient.
 #[inline]
 pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let Seat { slot, cell_at, stored_at, stored_bytes: old_bytes, room } = seat;
@@ -208,7 +208,7 @@ pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn
     let bytes = page.range(at..end);
     bytes.copy_within(edit.cut..edit.cut + tail, edit.put.len());
     bytes[..edit.put.len()].copy_from_slice(edit.put);
-    // The bytes behind become slack. They are zeroed, so that an image depends on the records alone.
+    // The bytes after the value become slack. They are zeroed, so that an image depends only on the records.
     bytes[edit.put.len() + tail..].fill(0);
     if planted("record: slack is released before the commit") {
         page.range(cell_at + 10..cell_at + 12).copy_from_slice(&number(new_bytes)?.to_le_bytes());
@@ -216,12 +216,12 @@ pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn
     Ok(())
 }
 
-/// Does as [`edited`], where as many bytes are put in as taken out, within the stored value.
+/// As [`edited`], for a change within the stored value that inserts as many bytes as it removes.
 #[inline(always)]
 pub(crate) fn edited_in_place(page: &mut PageMut<'_, '_>, seat: Seat, offset: usize, put: &[u8], lsn_and_flags: u64) {
     let (at, word) = (seat.stored_at + offset, lsn_and_flags.to_le_bytes());
-    // Redo finds the place by slot, key length and stored length, which it does not change. The LSN comes first: a reader
-    // that finds it takes the bytes from the log (PROTOCOLS S2).
+    // Redo finds the place by slot, key length and stored length, which it does not change. The LSN comes first: a
+    // reader that finds it takes the bytes from the log (PROTOCOLS S2).
     if planted("txn: repair releases latches before the redo of an update") {
         page.again([Store::Bytes(at, put), Store::Bytes(seat.cell_at, &word)]);
         return;
@@ -229,7 +229,7 @@ pub(crate) fn edited_in_place(page: &mut PageMut<'_, '_>, seat: Seat, offset: us
     page.again([Store::Bytes(seat.cell_at, &word), Store::Bytes(at, put)]);
 }
 
-/// Moves a record that needs more room than its cell has to another cell.
+/// Moves a record to another cell, because it needs more room than its cell has.
 #[cold]
 #[inline(never)]
 fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
@@ -262,7 +262,7 @@ fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: 
     cell[LEAF_CELL_HEAD + key_bytes..].copy_from_slice(&stored);
     entry.offset = number(at)?.into();
     store_slot(page, &header, slot, entry);
-    header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
+    header.heap_start = u32::try_from(at).map_err(|_| Damage("its heap is outside the page".into()))?.into();
     header.garbage_bytes = with_garbage(&header, old_bytes)?;
     store_header(page, header);
     Ok(())
@@ -344,7 +344,7 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
         _ => return no_role(role),
     };
     if root == left || root == right {
-        return Err(Damage("it is the root, and keeps its number".into()));
+        return Err(Damage("it is the root, which always has the same number".into()));
     }
     let mut writer = make_new(page, id, record.level, &frame)?;
     for slot in 0..usize::from(record.count.get()) {
@@ -358,7 +358,7 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
     Ok(())
 }
 
-/// Notes on a page that took over another's range up to which LSN versions were removed there.
+/// Raises the page's deleter LSN to `lsn`, the deleter LSN of a page whose key range it takes over.
 pub(super) fn inherit_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
     if !planted("record: a split drops the mark of removed versions") {
         page_header::set_deleter_lsn(page, Lsn::new(lsn));
@@ -469,7 +469,7 @@ fn mark_deleted(page: &mut PageMut<'_, '_>) -> Redone {
 pub(super) fn remove_child(page: &mut PageMut<'_, '_>, slot: usize) -> Redone {
     let node = node_of(page)?;
     if node.is_leaf() || slot == 0 || slot >= node.count() {
-        return Err(Damage(format!("it has no downlink at slot {slot} that could be taken out")));
+        return Err(Damage(format!("it has no downlink at slot {slot} that could be removed")));
     }
     let bytes = INNER_CELL_HEAD + usize::from(node.slots()[slot].key_bytes.get());
     let (mut header, count) = (*node.header(), node.count());

@@ -31,7 +31,7 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
             for _ in 0..record.count.get() {
                 let cell = match take_cell(&mut rest, record.level, prefix)? {
                     Cell::Record { key, mut head, stored } => {
-                        // The page's own log record made all its records.
+                        // The log record that makes the page also makes all its records, so they have its LSN.
                         head.lsn_and_flags = pack_lsn(lsn, unpack_lsn(head.lsn_and_flags.get()).1).into();
                         Cell::Record { key, head, stored }
                     }
@@ -58,7 +58,7 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
     }
 }
 
-/// Redoes the end of a load: the root leads to the loaded pages.
+/// Redoes the end of a load: the root gets the loaded pages as children.
 pub fn load_root(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return no_role(role);

@@ -5,13 +5,13 @@
 //! PROTOCOLS K1: a cursor locks each key that it passes, the gap below that key, and at the end the gap above the last
 //! key, so that repeated reads agree. A ghost is passed like any key.
 //!
-//! Within one leaf, the cursor tries a key's locks under the same latch under which it found the key to be the next.
-//! From one leaf to the next only one leaf is latched at a time. So there the cursor takes the locks and then goes the
-//! way again: no key can enter the locked gap any more, and the second look finds a key that entered before.
+//! Within one leaf, the cursor tries a key's locks under the same latch under which it found the next key. From one
+//! leaf to the next only one leaf is latched at a time. So there the cursor takes the locks and then repeats the step:
+//! no key can enter the locked gap any more, and the repeated step finds a key that entered before.
 //!
 //! A cursor within a range locks the gap below the first key beyond the range's end, but not that key. A backward
-//! cursor begins with that gap. At the range's beginning it locks nothing more, for the gap below its first key reaches
-//! further down.
+//! cursor begins with that gap. At the range's beginning it needs no further lock, because the gap below its first key
+//! includes the beginning.
 
 use std::cmp::Ordering;
 
@@ -37,9 +37,9 @@ use crate::page::overflow::ChainRef;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// Number of rounds in which a step begins its whole way again. Later rounds continue from the last passed ghost.
+/// The number of rounds in which a step repeats its whole path. Later rounds continue from the last passed ghost.
 const WHOLE_WAYS: u32 = 16;
-/// Most leaves that one step of a cursor tries to clean.
+/// The largest number of leaves that one step of a cursor tries to clean.
 const CLEAN_MAX: usize = 8;
 
 /// The page and slot of the cursor's record.
@@ -55,11 +55,11 @@ struct Position {
 /// The target of a step, relative to the cursor's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Towards {
-    /// The first key that is not below it.
+    /// The first key that is not below the cursor's key.
     AtOrAbove,
-    /// The first key above it.
+    /// The first key above the cursor's key.
     Above,
-    /// The last key below it.
+    /// The last key below the cursor's key.
     Below,
     /// The last key of all.
     Last,
@@ -67,7 +67,7 @@ enum Towards {
 
 /// The outcome of an attempt at a step.
 enum Attempt {
-    /// The cursor stands on a record.
+    /// The cursor is on a record.
     Record,
     /// The record found has its value in a chain.
     Chain(ChainRef, Arrival),
@@ -75,15 +75,15 @@ enum Attempt {
     End,
     /// The cursor must wait for a lock.
     Lock(LockName, Mode),
-    /// A leaf with nothing but ghosts, to be cleaned first; with its left neighbour.
+    /// A leaf with only ghosts, which must be cleaned first, and its left neighbour.
     Clean(u32, Option<u32>),
-    /// A leaf whose next slots hold ghosts, to be tidied first.
+    /// A leaf with a run of ghosts ahead of the cursor, which must be tidied first.
     Tidy(u32),
-    /// No outcome yet: look again.
+    /// No outcome yet: the step must be repeated.
     Again,
 }
 
-/// The cursor's place once the value is read.
+/// The place that the cursor gets when the value has been read.
 struct Arrival {
     key: Vec<u8>,
     position: Position,
@@ -108,15 +108,15 @@ pub struct BtreeWalk<'a> {
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The key of the walk's record before a search. A search that fails, or finds nothing, restores it. Between searches,
-    /// room for the next key.
+    /// During a search, the key of the walk's record before the search; a search that fails or finds nothing restores
+    /// it. Between searches, a buffer for the next key.
     before: Vec<u8>,
-    /// The granularity of locks below the database, once known.
+    /// The granularity of locks below the database; `None` if it is not yet known.
     granularity: Option<Option<Granularity>>,
     /// Leaves that this step has tried to clean.
     cleaned: Vec<u32>,
-    /// The last ghost that this step has passed, if any. The step holds the locks up to there, so a repeated way begins
-    /// there. Without it a step over very many ghosts would go back to its beginning at each.
+    /// The last ghost that this step has passed, if any. The step holds the locks up to this ghost, so a repeated step
+    /// begins here. Otherwise a step over very many ghosts would return to its beginning at each ghost.
     passed: Option<Vec<u8>>,
 }
 
@@ -166,7 +166,7 @@ impl<'a> Cursor<BtreeWalk<'a>> {
         self
     }
 
-    /// Restores a place without a look at the record or a lock. Does not read the value.
+    /// Restores a place without a check of the record and without a lock. Does not read the value.
     pub fn stand(&mut self, at: Stand<'_>) {
         let (place, key) = match at {
             Stand::Nowhere => (Place::Nowhere, &[][..]),
@@ -232,7 +232,7 @@ impl BothWays for BtreeWalk<'_> {
 impl<'a> BtreeWalk<'a> {
     fn step_to_last(&mut self) -> Result<bool> {
         let Some(high) = self.range.high().map(<[u8]>::to_vec) else { return self.step(Towards::Last) };
-        // First the gap that the range's end lies in; then down from there.
+        // First the gap with the range's end; then down from there.
         self.key.clone_from(&high);
         self.step(Towards::AtOrAbove)?;
         self.position = None;
@@ -269,15 +269,15 @@ impl<'a> BtreeWalk<'a> {
     /// Takes the lock on the database, and returns the granularity of locks inside.
     #[inline]
     fn enter(&mut self) -> Result<Option<Granularity>> {
-        // A cursor lives in one transaction, which keeps a lock on the whole database to the end.
+        // A cursor belongs to one transaction, which keeps its lock on the database to its end.
         match self.granularity {
             Some(None) => Ok(None),
             _ => Ok(*self.granularity.insert(self.access.enter(self.purpose)?)),
         }
     }
 
-    /// Takes the usual step: the next record stands on the walk's page, the page has not changed, the value is short and
-    /// the locks are free. Returns false, without a move, if the step is another one.
+    /// Makes the usual step: the next record is on the walk's page, the page has not changed, the value is short and
+    /// the locks are free. Otherwise returns false and does not move.
     #[inline]
     fn go_on(&mut self) -> Result<bool> {
         let Some(here) = self.position else { return Ok(false) };
@@ -341,14 +341,14 @@ impl<'a> BtreeWalk<'a> {
                 Attempt::Lock(name, mode) => {
                     drop(visit);
                     self.access.lock(name, mode)?;
-                    // The lock's holder may also have kept leaves from being cleaned. The step tries them again.
+                    // The lock's holder may have prevented the cleaning of leaves. The step tries these leaves again.
                     self.cleaned.clear();
                     self.passed = None;
                     continue;
                 }
                 Attempt::Clean(leaf, left) => {
                     self.cleaned.push(leaf);
-                    // A service to later cursors. If it fails, this cursor goes on over the ghosts.
+                    // The cleaning helps later cursors. If it fails, this cursor continues over the ghosts.
                     let _ = ghosts::clean(&self.access, leaf, left);
                     self.go_back(round);
                     continue;
@@ -370,10 +370,10 @@ impl<'a> BtreeWalk<'a> {
         Err(self.access.pages.corrupt(search::ROOT, "a cursor could not find the next page"))
     }
 
-    /// Prepares to go the step's way again.
+    /// Prepares to repeat the step.
     fn go_back(&mut self, round: u32) {
         if round < WHOLE_WAYS {
-            // From the beginning: leaves that could not be cleaned before may be cleaned now.
+            // The step begins again: leaves that could not be cleaned before may be cleaned now.
             self.passed = None;
         }
     }
@@ -473,7 +473,7 @@ impl<'a> BtreeWalk<'a> {
             let begin = begin_within(&node, &self.range);
             while slot > begin {
                 slot -= 1;
-                // The step that led here locked the gap above: no key enters it between two looks.
+                // The previous step locked the gap above, so no key enters the gap between the two reads.
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, false)? {
                     return Ok(missing);
                 }
@@ -493,12 +493,12 @@ impl<'a> BtreeWalk<'a> {
         }
     }
 
-    /// Whether this step has not yet tried to clean the leaf, and has tries left.
+    /// Returns whether this step has not yet tried to clean the leaf, and may clean further leaves.
     fn may_clean(&self, leaf: u32) -> bool {
         self.cleaned.len() < CLEAN_MAX && !self.cleaned.contains(&leaf)
     }
 
-    /// Takes the lock on a leaf, where leaves are locked. Returns the missing lock, if any.
+    /// With page locks, takes the lock on a leaf. Returns the missing lock, if any.
     fn lock_page(&self, number: u32, granularity: Option<Granularity>) -> Result<Option<Attempt>> {
         if granularity != Some(Granularity::Page) {
             return Ok(None);
@@ -510,14 +510,14 @@ impl<'a> BtreeWalk<'a> {
         })
     }
 
-    /// Whether the transaction holds the gap in a mode that keeps all insertions out. A session that has waited to
-    /// insert holds it in `IX`, which other sessions may hold, too.
+    /// Returns whether the transaction holds the gap in a mode that excludes insertions. A transaction that has waited
+    /// to insert holds the gap in `IX`, which other transactions may hold, too.
     fn has_locked(&self, gap: LockName) -> bool {
         self.access.holds(gap).is_some_and(|mode| mode.covers(Mode::S))
     }
 
-    /// Takes the locks on a key and the gap below it. If the way to the key led over several pages, and the gap was not
-    /// locked before, the step must go the way again.
+    /// Takes the locks on a key and the gap below it. If the step crossed pages and the gap was not locked before, the
+    /// step must be repeated.
     fn lock_key(&self, hash: u64, granularity: Option<Granularity>, crossed: bool) -> Result<Locked> {
         if granularity != Some(Granularity::Record) {
             return Ok(Locked::Granted);
@@ -530,7 +530,7 @@ impl<'a> BtreeWalk<'a> {
         Ok(if new { Locked::Missing(Attempt::Again) } else { Locked::Granted })
     }
 
-    /// Takes the locks on a key and the gap below it. Returns a lock that another session holds.
+    /// Tries the locks on a key and the gap below it. Returns the first lock that another session holds, if any.
     #[inline]
     fn busy_lock(&self, hash: u64) -> Result<Option<(LockName, Mode)>> {
         let file = self.access.database.id();
@@ -546,7 +546,7 @@ impl<'a> BtreeWalk<'a> {
         Ok(None)
     }
 
-    /// Takes the lock on the gap in which the way ends: above the last key, or at the range's end.
+    /// Takes the lock on the gap in which the walk ends: above the last key, or at the range's end.
     fn lock_end(&self, gap: LockName, granularity: Option<Granularity>, crossed: bool) -> Result<Attempt> {
         if granularity != Some(Granularity::Record) {
             return Ok(Attempt::End);
@@ -603,7 +603,7 @@ pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
 /// As [`end_within`], from `begin` on. The leaf's range holds `from`, and `begin` is its first slot not below `from`.
 pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, from: &[u8], begin: usize) -> usize {
     match range.high() {
-        // `from` may lie behind the range, whose end is then on another page.
+        // `from` may be after the range, whose end is then on another page.
         Some(high) if high <= from => begin,
         Some(high) if !node.belongs_right(high) => node.find_near(high, begin),
         _ => node.count(),
@@ -619,7 +619,7 @@ pub(crate) fn begin_within(node: &Node<'_>, range: &KeyRange) -> usize {
     }
 }
 
-/// Returns the first slot whose key is not below a key, which may lie below the page's range.
+/// Returns the first slot whose key is not below `key`. `key` may be below the page's range.
 fn lower_bound(node: &Node<'_>, key: &[u8]) -> usize {
     if node.count() == 0 || node.key(0).compare(key) != Ordering::Less {
         return 0;

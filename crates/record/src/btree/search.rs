@@ -1,11 +1,11 @@
-//! Goes down the tree: one latch at a time, to the right where a page was split meanwhile.
+//! Descends the tree: holds one latch at a time, and follows the right link of a page that was split meanwhile.
 //!
 //! Paper: LIBTP 3.1.2, after Lehman and Yao. The session unlatches a page before it latches the child. If the child was
 //! split in between, its high key shows that, and the session follows its right link. A page that was emptied and
 //! unlinked meanwhile has a mark, and the search begins again (PROTOCOLS T2).
 //!
-//! A session that follows a right link that the parent lacks posts the page (PROTOCOLS T1). The post is a service to
-//! others: if it fails, for want of log space for example, the search goes on.
+//! A session that follows a right link to an unposted page posts this page (PROTOCOLS T1). The search does not need the
+//! post: if the post fails, because the log is full for example, the search continues.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
@@ -22,13 +22,13 @@ pub(crate) const ROOT: u32 = FIRST_PAGE;
 
 /// The next step of the search.
 enum Step {
-    /// No step: this is the page.
+    /// No step: the search has reached its page.
     Here,
-    /// To the right neighbour, with whether that page is unposted.
+    /// The search continues at this right neighbour. The flag states whether the neighbour is unposted.
     Right(u32, bool),
-    /// To the child.
+    /// The search continues at this child.
     Down(u32),
-    /// The page is unlinked: from the root again.
+    /// The page is unlinked, so the search begins again at the root.
     Again,
 }
 
@@ -68,14 +68,14 @@ fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) 
     node.child(slot).map(Step::Down).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))
 }
 
-/// The state of a search: the page, and its level as far as the parent tells.
+/// The state of a search: the page, and its level if the parent states it.
 #[derive(Clone, Copy)]
 struct Place {
     page: u32,
     level: Option<u8>,
 }
 
-/// Most levels of a tree.
+/// The largest number of levels of a tree.
 const LEVELS_MAX: u32 = 20;
 
 const TOP: Place = Place { page: ROOT, level: None };
@@ -95,7 +95,7 @@ impl Place {
             Step::Again => Some(TOP),
             Step::Right(right, unposted) => {
                 if unposted {
-                    // A service: a session that needs the post meets the error again.
+                    // The search does not need the post. A session that needs it gets the error again.
                     let _ = post::post(pages, self.page, level);
                 }
                 Some(Place { page: right, level: Some(level) })
@@ -110,8 +110,8 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
 }
 
 /// Calls `look` with the leaf whose range holds `key`, latched shared, with its contents, and with the place of the key
-/// as [`Node::find`] returns it. The usual way down is taken first: all pages in memory and unlatched by others, no split
-/// or unlinked page, no damage.
+/// as [`Node::find`] returns it. The fast path is tried first: all pages are in memory and not latched by others, no
+/// page is split or unlinked, and there is no damage.
 // Always inlined: the latched page and its header stay in registers.
 #[inline(always)]
 pub(crate) fn at_leaf<'a, R>(
@@ -121,7 +121,7 @@ pub(crate) fn at_leaf<'a, R>(
 ) -> Result<R> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
-        // Inner pages are few, and stay in the processor's cache.
+        // There are few inner pages, and they stay in the processor's cache.
         let Some(page) = pages.shared_now(number, level, level == 0 && number != ROOT) else { break };
         let Some(node) = Node::over(&page) else { break };
         if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
@@ -137,8 +137,8 @@ pub(crate) fn at_leaf<'a, R>(
     at_leaf_slowly(pages, key, look)
 }
 
-/// Does as [`at_leaf`] on a leaf that the pages above named for the key earlier in the same visit of the tree
-/// (PROTOCOLS T2). Returns `None` if the leaf has been split or unlinked since, or is not free.
+/// As [`at_leaf`], on a leaf that the pages above named for the key earlier in the same visit of the tree (PROTOCOLS
+/// T2). Returns `None` if the leaf has been split or unlinked since, or is latched by another session.
 #[inline(always)]
 pub(crate) fn at_known_leaf<'a, R>(
     pages: &Pages<'a>,
@@ -182,8 +182,8 @@ pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<Sha
     Err(lost(pages))
 }
 
-/// Returns the leaf whose range holds `key`, latched exclusively. The pages above were latched shared. The usual way
-/// down is taken first, as by [`at_leaf`].
+/// Returns the leaf whose range holds `key`, latched exclusively. The pages above were latched shared. The fast path is
+/// tried first, as by [`at_leaf`].
 #[inline]
 pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
     match leaf_exclusive_now(pages, key) {
@@ -194,7 +194,7 @@ pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<Exclus
 
 #[inline(always)]
 fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage<'a>> {
-    // A root that is a leaf is latched again, exclusively. It may have grown by then.
+    // A root that is a leaf is latched again, exclusively. The tree may have grown in between.
     let leaf = pages.exclusive_now(leaf_number_now(pages, key)?, 0)?;
     Node::over(&leaf).is_some_and(|node| node.is_leaf() && is_on_way(&node, key)).then_some(leaf)
 }
@@ -243,8 +243,8 @@ fn at_leaf_exclusive_slowly<'a, R>(
     Ok((leaf, looked))
 }
 
-/// Returns the number of the leaf that the pages above name for `key`. The usual way down alone is taken, as by
-/// [`at_leaf`]: no page is read, and no latch is waited for.
+/// Returns the number of the leaf that the pages above name for `key`. Only the fast path of [`at_leaf`] is tried: no
+/// page is read from disk, and the session waits for no latch.
 #[inline(always)]
 pub(crate) fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     let (mut number, mut level) = (ROOT, 0);
@@ -287,7 +287,7 @@ fn leaf_exclusive_slowly<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusiveP
             let node = node_of(pages, place.page, &page)?;
             let (step, at) = (step(pages, place.page, &node, key, 0)?, node.level());
             drop(page);
-            // A root that is a leaf is latched again, exclusively. It may have grown by then.
+            // A root that is a leaf is latched again, exclusively. The tree may have grown in between.
             place = place.follow(pages, step, at).unwrap_or(Place { level: Some(0), ..place });
         }
     }

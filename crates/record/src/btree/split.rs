@@ -2,8 +2,8 @@
 //!
 //! Paper: LIBTP 3.1.2: a split stays even if the transaction that needed it aborts. The first action allocates the
 //! right sibling, links it between the page and its old right neighbour, and marks the page as incompletely split. From
-//! then on every key is found again, by the right link. `post` does the second action. The root is split in one action:
-//! its cells go to two new pages, and it becomes their parent.
+//! then on searches find every key, by the right link. `post` does the second action. The root is split in one action:
+//! its cells move to two new pages, and it becomes their parent.
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::{Mode, Wait};
@@ -20,7 +20,7 @@ use crate::page::node::Node;
 use crate::pages::{loose_rank, rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
-/// Whether the page has room by now, or no longer has the key's place: then the session only searches again.
+/// Returns whether the page has room now, or the key no longer belongs to it. Then the session only searches again.
 fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
     if node.is_deleted() || node.level() != level || node.belongs_right(incoming.key) {
         return true;
@@ -36,9 +36,9 @@ fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
 /// The reason for a split, which determines where the page is split.
 #[derive(Clone, Copy)]
 enum SplitReason<'k> {
-    /// A cell finds no room: both halves get the same share.
+    /// A cell has no room: both halves get the same share.
     Full(Incoming<'k>),
-    /// This number of bytes stays, and the others go.
+    /// This number of bytes stays, and the other bytes move.
     Shared(usize),
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
 }
 
 /// Splits leaf `number`, which is not the root, so that about `bytes` of its slots and cells stay, and posts the new
-/// page. Leaves a leaf with one record, or a page that is no leaf any more, alone.
+/// page. Does nothing if the leaf has one record, or if the page is no leaf any more.
 pub(crate) fn split_off(pages: &Pages<'_>, number: u32, bytes: usize) -> Result<()> {
     split_for(pages, number, 0, SplitReason::Shared(bytes))
 }
@@ -116,10 +116,9 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: SplitReason<'_
         let mut body = pages.change.txn.scratch();
         let taken = Taken { pages: [new.number], free_head: new.free_head, page_count: new.page_count };
         encode::split(body.writer(), pages.id(number).raw(), &node, &plan, taken)
-            .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
+            .ok_or_else(|| pages.corrupt(number, "one of its cells is outside the page's heap"))?;
         failpoint("split: all latched");
-        // Only writers split leaves, and they do often. A reader that posts an unposted page may also split a page
-        // above.
+        // Only writers split leaves. A reader that posts an unposted page may split a page above the leaves.
         let apply = |changed: &mut [&mut ExclusivePage<'_>]| match level {
             0 => Ok(pages.change.apply_redo_only(SPLIT, body.body(), changed)),
             _ => pages.apply_checked(SPLIT, body.body(), changed),
@@ -153,7 +152,7 @@ fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
 }
 
 /// Locks the new page, too, if the transaction holds a page lock on the page that it splits. No other transaction can
-/// hold the new page. Returns whether it did.
+/// have locked the new page. Returns whether it was locked.
 fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> Result<bool> {
     let Some(mode) = page_lock(pages, number) else { return Ok(true) };
     failpoint("split: page lock held on one half");
@@ -162,7 +161,7 @@ fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> Result<bool> {
     Ok(tried(lock)? == Tried::Granted)
 }
 
-/// Pins the two pages behind the last, for the halves of the root.
+/// Pins the two pages after the file's last page, for the halves of the root.
 fn two_pages<'a>(pages: &Pages<'a>, count: u32) -> Result<[libtp_buffer::Pin<'a>; 2]> {
     if count >= u32::MAX - 2 {
         return Err(Error::TooManyPages { database: pages.name() });
@@ -188,7 +187,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
             return Ok(());
         }
         let plan = SplitReason::Full(incoming).plan(pages, ROOT, &node)?;
-        // No wait, as in `Pages::allocate`.
+        // The latches are only tried, as in `Pages::allocate`.
         let new = (left_pin.try_exclusive(loose_rank()), right_pin.try_exclusive(loose_rank()));
         let (Some(mut left), Some(mut right)) = new else {
             drop((new, root));
@@ -207,7 +206,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         let taken = Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };
         let mut body = pages.change.txn.scratch();
         encode::root_split(body.writer(), pages.id(ROOT).raw(), &node, &plan, taken)
-            .ok_or_else(|| pages.corrupt(ROOT, "one of its cells lies outside its heap"))?;
+            .ok_or_else(|| pages.corrupt(ROOT, "one of its cells is outside the page's heap"))?;
         failpoint("split: root and halves latched");
         pages.change.apply_redo_only(ROOT_SPLIT, body.body(), &mut [&mut root, &mut left, &mut right, &mut meta]);
         failpoint("split: root split");

@@ -1,17 +1,17 @@
 //! Chooses where to split a full page, and by which key.
 //!
-//! Paper: LIBTP section 5, footnote 5: "in-order insertion is pessimal for B-tree indices". Here a key that arrives at
-//! the very end of its level leaves the full page full and begins the next one; likewise at the very beginning, for
-//! keys that arrive in falling order. Otherwise the halves are balanced, including the new key.
+//! Paper: LIBTP section 5, footnote 5: "in-order insertion is pessimal for B-tree indices". Here a key that is inserted
+//! at the very end of its level leaves the full page full and begins the next page. The same applies to the very
+//! beginning, for keys in falling order. Otherwise the halves are balanced, including the new key.
 //!
-//! Between leaves the separator is the shortest key that tells them apart; between inner pages it is the key that moves
-//! up.
+//! Between leaves the separator is the shortest key that distinguishes them. Between inner pages it is the key that
+//! moves up.
 
 use crate::page::node::Node;
 use crate::page::rebuild::Frame;
 use crate::page::slotted::{common_prefix, SLOT_BYTES};
 
-/// A place to split, and its separator.
+/// The slot at which a page is split, and the separator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
     /// The first slot that moves to the right page.
@@ -20,21 +20,21 @@ pub struct SplitPlan {
     pub separator: Vec<u8>,
 }
 
-/// The cell that the page had no room for.
+/// The cell for which the page had no room.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'k> {
-    /// The key that arrives, or whose record grows.
+    /// The key that is inserted, or whose record grows.
     pub key: &'k [u8],
-    /// Its slot, or the slot that it gets.
+    /// The key's slot, or the slot that the new key gets.
     pub slot: usize,
-    /// Bytes that it takes.
+    /// The number of bytes that the cell needs.
     pub bytes: usize,
-    /// Whether it is new on the page.
+    /// Whether the key is new on the page.
     pub is_new: bool,
 }
 
-/// Chooses where to split a page. Returns `None` if no cut makes two pages that hold their cells, which is impossible
-/// for a page that this library wrote.
+/// Chooses where to split a page. Returns `None` if at no slot both parts would fit on a page, which is impossible for
+/// a page that this library wrote.
 pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     let count = node.count();
     let last =
@@ -59,7 +59,8 @@ pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     best(node, (1..=last).map(cut).collect(), total, incoming.key)
 }
 
-/// As [`plan`], for a leaf of which about `bytes` of slots and cells stay. Also `None` if the leaf has one record.
+/// As [`plan`], for a leaf of which about `bytes` of slots and cells stay. Also returns `None` if the leaf has one
+/// record.
 pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
     let last = node.count().checked_sub(1)?;
     let size = |slot: usize| node.cell_bytes(slot) + SLOT_BYTES;
@@ -72,8 +73,8 @@ pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
     best(node, (1..=last).map(cut).collect(), total, &[])
 }
 
-/// Returns the cheapest cut whose two pages hold their cells. That is nearly always the first candidate, and only tried
-/// candidates need a separator.
+/// Returns the cheapest cut for which both parts fit on a page. This is nearly always the first candidate, so the
+/// separators of the others are not computed.
 fn best(node: &Node<'_>, mut cuts: Vec<Cut>, total: usize, arriving: &[u8]) -> Option<SplitPlan> {
     cuts.sort_by_key(|cut| (cut.cost, cut.at));
     cuts.into_iter().find_map(|Cut { at, left, .. }| {
@@ -82,14 +83,14 @@ fn best(node: &Node<'_>, mut cuts: Vec<Cut>, total: usize, arriving: &[u8]) -> O
     })
 }
 
-/// A possible cut: its distance from the optimum, and the bytes that stay.
+/// A possible cut: its distance from the optimum, and the number of bytes that stay on the left page.
 struct Cut {
     cost: usize,
     at: usize,
     left: usize,
 }
 
-/// Returns the key between slots `at - 1` and `at`. If there is no slot `at`, the arriving key is the right neighbour.
+/// Returns a separator of slots `at - 1` and `at`. If there is no slot `at`, the new key is the right neighbour.
 fn separator(node: &Node<'_>, at: usize, arriving: &[u8]) -> Vec<u8> {
     if !node.is_leaf() {
         return node.key(at).to_vec();
@@ -106,15 +107,15 @@ fn separator(node: &Node<'_>, at: usize, arriving: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Whether both halves hold their cells, with their new fences.
+/// Returns whether the cells of both halves fit with their new fences.
 fn fits(node: &Node<'_>, at: usize, left: usize, right: usize, separator: &[u8]) -> bool {
     let page_bytes = node.page_bytes();
     let prefix = usize::from(node.header().prefix_bytes.get());
     let high = node.high().unwrap_or_default();
     let half = |low: &[u8], high: &[u8], cells: usize, bytes: usize| {
         let saved = Frame::prefix_bytes(low, high, page_bytes).saturating_sub(prefix);
-        // The first child of an inner page stores no key, so no bytes are saved there. Its old key counts in full, on
-        // the safe side.
+        // The first child of an inner page stores no key, so the prefix saves no bytes there. The estimate includes its
+        // whole old key, which is at most too large.
         let keys = if node.is_leaf() { cells } else { cells.saturating_sub(1) };
         bytes.saturating_sub(saved * keys) <= Frame::room(low, high, page_bytes)
     };

@@ -1,9 +1,10 @@
-//! Undo: restores each changed record, by key, on whatever page the record is by now.
+//! Undo: finds each changed record by its key, and restores it on the page where it is now.
 //!
 //! Paper: LIBTP 3.1.2: "we roll back all leaf page updates, but no internal insertions or page splits". Undo finds the
 //! record by its key, restores it, and gives it its old LSN (PROTOCOLS S3). The compensation names page and slot, so
-//! its redo needs no search. No undo needs space (PROTOCOLS T4): the bytes that the transaction gave up are still the
-//! record's room. An inserted record becomes a ghost: its key may name a gap that another transaction has locked.
+//! its redo needs no search. No undo needs space (PROTOCOLS T4): the bytes that the transaction's change freed still
+//! belong to the record's room. An inserted record becomes a ghost: its key may name a gap that another transaction has
+//! locked.
 
 use libtp_log::RecordRef;
 use libtp_txn::Change;
@@ -51,7 +52,7 @@ fn restore(pages: &Pages<'_>, logged: &RecordRef<'_>, wanted: &Restoring<'_>) ->
 
 #[cold]
 pub(crate) fn not_there(pages: &Pages<'_>, number: u32) -> crate::Error {
-    pages.corrupt(number, "a record that a transaction changed, and that is to be changed back, is not there")
+    pages.corrupt(number, "it has no record with the key of a change that must be undone")
 }
 
 /// Undoes an insertion.
@@ -86,8 +87,8 @@ fn undo_by(
     })
 }
 
-/// Undoes the loading of a page: the page is free again. No session can be on the way to the page, for the root does
-/// not lead there.
+/// Undoes the loading of a page: the page is freed. No session can be on the way to the page, because no path from the
+/// root leads to it.
 pub fn load(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     if planted("record: an undone load does not free its pages") {
         return Ok(());

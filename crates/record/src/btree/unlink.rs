@@ -1,19 +1,19 @@
 //! Unlinks emptied leaves, and frees their pages later.
 //!
-//! PROTOCOLS T2. One record unlinks a leaf without slots from its parent and both neighbours. Its *left* neighbour
-//! takes over its range, so that the lower bound of a page never changes while the page lives. The page keeps its right
-//! link and gets a *deleted* mark. A session that is on the way to it starts again from the root. The page becomes free
-//! only when every session that was in a tree operation at that time has left it. Until then its left neighbour's
-//! header names it, so a crash loses no page.
+//! PROTOCOLS T2. One log record unlinks a leaf without slots from its parent and both neighbours. The *left* neighbour
+//! takes over the leaf's key range, so that the lower bound of a page never changes while the page is in the tree. The
+//! unlinked page keeps its right link and gets a *deleted* mark. A session that is on the way to it starts again from
+//! the root. The page becomes free only when every tree operation that ran at the time of the unlinking has ended.
+//! Until then the header of the left neighbour names the page, so a crash loses no page.
 //!
-//! A leaf that is the first child of its parent has no left neighbour under that parent. It stays, empty, as long as
-//! the parent has other children. If it is the only child, the parent's left neighbour absorbs the parent: it takes
-//! over range and child, in one record (`absorb.rs`). Then the leaf is no first child any more. So a deleted range of
-//! keys leaves one empty leaf below each page that has other children. The root stays, and so does the first page of
-//! each level.
+//! A leaf that is the first child of its parent has no left neighbour under that parent. It stays in the tree, empty,
+//! while the parent has other children. If it is the only child, the parent's left neighbour absorbs the parent: in one
+//! log record it takes over the parent's key range and child (`absorb.rs`). Then the leaf is no first child any more.
+//! So a deleted range of keys leaves one empty leaf below each page that has other children. The root and the first
+//! page of each level are never unlinked.
 //!
-//! A passing session does all of this as a service, and only tries it. An obstacle, such as a neighbour whose own
-//! neighbour was unlinked a moment ago, is often gone when the next session passes the empty leaf.
+//! Any session that passes an empty leaf tries to unlink it, and does not wait. An obstacle, such as a neighbour with
+//! its own unlinked page, is often gone when the next session passes the leaf.
 
 use libtp_log::Lsn;
 use rio::failpoint;
@@ -32,7 +32,7 @@ use crate::page::rebuild::Frame;
 use crate::pages::{loose_rank, rank};
 use crate::Result;
 
-/// Unlinks a leaf if it is empty and nothing stands in the way. Returns whether it did.
+/// Unlinks a leaf if it is empty and no concurrent action prevents it. Returns whether the leaf was unlinked.
 pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     let pages = &access.pages;
     let (left, right, lsn) = {
@@ -48,8 +48,8 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     };
     while is_first_child(access, gone, &separator)? {
         if !absorb::absorb(access, &separator, 1)? {
-            // An only child stays only for a moment, for example until the page that its parent's neighbour absorbed
-            // before is free.
+            // An only child stays only for a short time, for example until the page that its parent's neighbour
+            // absorbed before is freed.
             if has_siblings(access, &separator)? {
                 access.database.note_staying(gone, lsn);
             }
@@ -110,21 +110,21 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether a leaf is the first child of its parent. It then remains the first: splits of its left neighbour are posted
-/// in another parent.
+/// Returns whether a leaf is the first child of its parent. Such a leaf remains the first child, because splits of its
+/// left neighbour are posted in another parent.
 fn is_first_child(access: &Access<'_>, leaf: u32, separator: &[u8]) -> Result<bool> {
     let parent = search::shared(&access.pages, separator, 1)?;
     let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;
     Ok(node.level() == 1 && node.child_slot(separator) == 0 && node.child(0) == Some(leaf))
 }
 
-/// Whether the parent of the leaf that begins at `separator` has other children.
+/// Returns whether the parent of the leaf that begins at `separator` has other children.
 fn has_siblings(access: &Access<'_>, separator: &[u8]) -> Result<bool> {
     let parent = search::shared(&access.pages, separator, 1)?;
     Ok(node_of(&access.pages, parent.id().page().raw(), &parent)?.count() > 1)
 }
 
-/// Whether a leaf is empty, and no action on it is unfinished.
+/// Returns whether a leaf is empty and has no unfinished action.
 fn is_removable(node: &Node<'_>) -> bool {
     node.is_leaf()
         && node.count() == 0
@@ -133,7 +133,7 @@ fn is_removable(node: &Node<'_>) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Whether a leaf can take over the range of its right neighbour `gone`.
+/// Returns whether a leaf can take over the key range of its right neighbour `gone`.
 fn can_take_over(node: &Node<'_>, gone: u32) -> bool {
     node.is_leaf()
         && node.right() == Some(gone)
@@ -142,8 +142,8 @@ fn can_take_over(node: &Node<'_>, gone: u32) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Whether a page's cells and `more` bytes still fit with the upper bound `high`: the common prefix may be shorter
-/// then.
+/// Returns whether a page's cells and `more` bytes fit with the new upper bound `high`, which may shorten the page's
+/// prefix.
 pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool {
     let page_bytes = node.page_bytes();
     let prefix = usize::from(node.header().prefix_bytes.get());
@@ -152,7 +152,7 @@ pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool 
     used + longer + more <= Frame::room(node.low(), high, page_bytes)
 }
 
-/// Notes that `gone` may become free once no session can be on the way to it.
+/// Notes that page `gone` can be freed when no session can be on the way to it.
 pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     let epoch = access.pages.change.managers.processes.next_tree_epoch();
     let mut unlinked = access.database.unlinked();
@@ -161,8 +161,8 @@ pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     }
 }
 
-/// Frees the unlinked pages that no session can reach any more. A page that another process unlinked, perhaps before a
-/// crash, is found at its left neighbour, `seen`. Its waiting time begins now.
+/// Frees the unlinked pages that no session can reach any more. Another process may have unlinked a page, perhaps
+/// before a crash. Such a page is named by its left neighbour, `seen`, and its waiting time begins now.
 pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()> {
     if let Some(left) = seen {
         let gone = {
@@ -175,7 +175,7 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
         }
     }
     loop {
-        // A copy: this thread holds no mutex while it works on shared memory.
+        // A copy of the list: a thread must hold no mutex while it works on shared memory.
         let known = access.database.unlinked().clone();
         let processes = &access.pages.change.managers.processes;
         let Some(ready) = known.into_iter().find(|page| processes.tree_epoch_passed(page.epoch)) else {

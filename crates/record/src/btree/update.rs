@@ -1,7 +1,8 @@
-//! Changes a value: reads it, passes it to the caller, and writes it back to its place.
+//! Changes a value: reads the value, passes it to the caller's code, and writes the result to the same place.
 //!
 //! Paper: LIBTP 4.4. While the caller's code runs, the session holds the record's lock but no latch (PROTOCOLS D12). So
-//! it latches the leaf twice, and the leaf's LSN shows whether the record is still in its place. If not, this is a put.
+//! it latches the leaf twice. The leaf's LSN shows whether the leaf has changed in between; if so, the change is made
+//! as a put.
 
 use libtp_buffer::page_lsn;
 use libtp_log::Lsn;
@@ -18,8 +19,8 @@ use crate::shortcuts::Name;
 use crate::Result;
 
 impl Access<'_> {
-    /// Changes a record in its earlier place, if its leaf has not changed since and nothing stands in the way. Returns
-    /// whether it did.
+    /// Changes a record in its earlier place, if its leaf has not changed since and the change needs no wait. Returns
+    /// whether the record was changed.
     #[inline]
     pub(crate) fn change_at(&self, key: &[u8], value: &[u8], place: LeafPlace) -> Result<bool> {
         let body_bytes = BODY_HEAD_MAX + key.len() + 2 * value.len();

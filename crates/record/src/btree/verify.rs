@@ -1,7 +1,7 @@
 //! Verification: checks everything that a B-tree's pages state about each other, and accounts for every page.
 //!
-//! For a database at rest: concurrent changes can be reported as faults. Verification changes nothing and takes no
-//! lock.
+//! Verification needs a database that no session changes: otherwise it may report concurrent changes as faults. It
+//! changes nothing and takes no lock.
 
 use std::collections::HashMap;
 
@@ -23,14 +23,14 @@ pub struct Finding {
     pub what: String,
 }
 
-/// Number of findings after which a check stops, where every page may be a finding.
+/// The number of findings after which a check stops if every page may be a finding.
 pub(crate) const FINDINGS_MAX: usize = 1_000;
 
 /// The use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Tree,
-    /// A hash file's page for buckets to come.
+    /// A page of a hash file that is reserved for future buckets.
     Ahead,
     Unlinked,
     Value,
@@ -40,7 +40,7 @@ pub(crate) enum Use {
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// The faults; empty for a good file.
+    /// The faults; empty for an undamaged file.
     pub findings: Vec<Finding>,
     /// Records that are no ghosts.
     pub records: u64,
@@ -52,7 +52,7 @@ pub struct Verified {
     pub value_pages: u64,
     /// Pages in the free list.
     pub free_pages: u64,
-    /// Pages that have left the tree, and become free when no session can be on the way to them.
+    /// Pages that are unlinked, and become free when no session can be on the way to them.
     pub unlinked_pages: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Verifier<'v, 'a> {
 /// Verifies a B-tree.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is a finding.
+/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_btree()?;
     let mut verifier = Verifier::new(access);
@@ -121,7 +121,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         }
     }
 
-    /// Walks level by level from the root, each from left to right.
+    /// Walks through the levels from the root down, and through each level from left to right.
     fn tree(&mut self) -> Result<()> {
         let mut leftmost = Some(ROOT);
         let mut expected: Option<Vec<Downlink>> = None;
@@ -134,8 +134,8 @@ impl<'v, 'a> Verifier<'v, 'a> {
         Ok(())
     }
 
-    /// Checks one level against the downlinks of the level above. Compares its level number with `above`, and replaces
-    /// that. Returns the first page of the level below, and all downlinks to that level.
+    /// Compares the pages of one level with the downlinks of the level above. Compares the level's number with `above`,
+    /// and stores the number there. Returns the first page of the level below, and all downlinks to the level below.
     fn level(
         &mut self,
         first: u32,
@@ -158,17 +158,14 @@ impl<'v, 'a> Verifier<'v, 'a> {
             };
             self.result.tree_pages += 1;
             if node.level() != *level.get_or_insert(node.level()) {
-                self.report(number, format!("it stands on level {}, between pages of another level", node.level()));
+                self.report(number, format!("its level is {}, and it is among pages of another level", node.level()));
                 break;
             }
             if let Some(above) = above.replace(node.level()).filter(|_| number == first) {
                 if node.level().checked_add(1) != Some(above) {
                     self.report(
                         number,
-                        format!(
-                            "it stands on level {}, and the page that leads to it stands on level {above}",
-                            node.level()
-                        ),
+                        format!("its level is {}, and the level of the page that leads to it is {above}", node.level()),
                     );
                 }
             }
@@ -203,7 +200,10 @@ impl<'v, 'a> Verifier<'v, 'a> {
             }
         }
         if let Some(rest) = expected.and_then(|mut rest| rest.next()) {
-            self.report(rest.parent, format!("it leads to page {}, which its level does not", rest.child));
+            self.report(
+                rest.parent,
+                format!("it has a downlink to page {}, and no right link on that level leads to the page", rest.child),
+            );
         }
         Ok((below, downlinks))
     }
@@ -223,10 +223,13 @@ impl<'v, 'a> Verifier<'v, 'a> {
         match links.next() {
             None => self.report(number, "no page of the level above leads to it"),
             Some(link) if link.child != number => {
-                self.report(link.parent, format!("it leads to page {} where page {number} is", link.child));
+                self.report(
+                    link.parent,
+                    format!("it has a downlink to page {} in the place of page {number}", link.child),
+                );
             }
             Some(link) if link.low != low => {
-                self.report(link.parent, format!("the key it has for page {number} is not where that page begins"));
+                self.report(link.parent, format!("its key for page {number} is not the lower bound of that page"));
             }
             Some(_) => {}
         }
@@ -239,7 +242,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
             self.report(number, "it is marked as deleted, and other pages lead to it");
         }
         if !low.starts_with(node.low()) && !node.low().is_empty() {
-            self.report(number, "its low fence is not where its left neighbour ends");
+            self.report(number, "its low fence is not the upper bound of its left neighbour");
         }
         let high = node.high().unwrap_or_default();
         if usize::from(node.header().prefix_bytes.get()) != common_prefix(node.low(), high) {
@@ -262,7 +265,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 self.report(number, format!("the key of slot {slot} is not above the key before it"));
             }
             if !is_first_child && (&key[..] < low || node.belongs_right(&key)) {
-                self.report(number, format!("the key of slot {slot} lies outside the page's range"));
+                self.report(number, format!("the key of slot {slot} is outside the page's range"));
             }
             if !is_first_child && !node.key(slot).suffix.starts_with(common) {
                 self.report(
@@ -286,7 +289,10 @@ impl<'v, 'a> Verifier<'v, 'a> {
         let mut end = heap_start;
         for (at, bytes) in cells {
             if at < end || at + bytes > node.page_bytes() {
-                self.report(number, format!("the cell at byte {at} lies outside its heap, or in another"));
+                self.report(
+                    number,
+                    format!("the cell at byte {at} is outside the page's heap, or overlaps another cell"),
+                );
             }
             end = end.max(at + bytes);
         }
@@ -295,7 +301,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
 
     fn record(&mut self, number: u32, node: &Node<'_>, slot: usize) -> Result<()> {
         let Some(record) = node.record(slot) else {
-            self.report(number, format!("the record at slot {slot} lies outside its heap"));
+            self.report(number, format!("the record at slot {slot} is outside the page's heap"));
             return Ok(());
         };
         if record.is_ghost() {
@@ -316,7 +322,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
             Some(Value::Here(_)) => {}
             None => self.report(
                 number,
-                format!("the record at slot {slot} says that its value lies on other pages, and does not name them"),
+                format!("the record at slot {slot} has a flag for a value on other pages, but names no page"),
             ),
         }
         let mut next = replaced;
@@ -327,7 +333,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         Ok(())
     }
 
-    /// Follows a long value. Returns the chain that it replaced, or `None` if it cannot be followed.
+    /// Follows the chain of a long value. Returns the chain that it replaced, or `None` if it cannot be followed.
     fn chain(&mut self, leaf: u32, chain: ChainRef) -> Result<Option<ChainRef>> {
         let mut bytes = 0;
         let mut older = ChainRef::default();
@@ -399,7 +405,8 @@ impl<'v, 'a> Verifier<'v, 'a> {
         for &page in &used[known..] {
             self.report(META_PAGE, format!("it says that page {page} was never used, and the page is in use"));
         }
-        // Gaps between used pages: a wrong page count is reported in as few words as one lost page.
+        // Report each gap between used pages as one finding: a wrong page count would otherwise give very many
+        // findings.
         let mut next = FIRST_PAGE;
         for page in used[..known].iter().copied().chain([count]) {
             match page.saturating_sub(next) {
@@ -407,10 +414,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 1 => self.report(next, "no page leads to it, so it is lost"),
                 pages => self.report(
                     next,
-                    format!(
-                        "no page leads to it or to the pages behind it up to {}, so {pages} pages are lost",
-                        page - 1
-                    ),
+                    format!("no page leads to it or to the next pages up to {}, so {pages} pages are lost", page - 1),
                 ),
             }
             next = page.saturating_add(1);
@@ -419,7 +423,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
     }
 }
 
-/// A downlink, with the key its child begins with.
+/// A downlink, with the lower bound of its child.
 struct Downlink {
     parent: u32,
     child: u32,

@@ -1,20 +1,20 @@
 //! Maps a key's hash to its bucket, and a bucket to its first page.
 //!
-//! Litwin's linear hashing (1980): with `n` buckets, the bucket of a key is the number in the low bits of its hash,
-//! with as many bits as `n` needs. If that bucket does not exist yet, one bit less is used. A new bucket takes its
-//! records from a single other one.
+//! Litwin's linear hashing (1980): with `n` buckets, the number of a key's bucket is the low bits of its hash, with as
+//! many bits as `n` needs. If that bucket does not exist yet, one bit less is used. A new bucket gets its records from
+//! a single other bucket.
 //!
-//! Buckets begin on pages of their own, which stand in *extents*: one page each for the first eight buckets, then eight
-//! extents of equal length for each doubling. So a short table in the file's header and arithmetic give the page of a
-//! bucket, and at most an eighth of a file waits to be used. Neither the table nor the number of buckets ever shrinks,
-//! so a process keeps a copy. A session that uses an old number finds a bucket that has given the key away, and looks
-//! again.
+//! Each bucket has its own first page. The first pages are in *extents*: one page each for the first eight buckets,
+//! then eight extents of equal length for each doubling. So a short table in the file's header and arithmetic give the
+//! page of a bucket, and at most an eighth of the first pages is unused. Neither the table nor the number of buckets
+//! ever shrinks, so a process can keep a copy. A session with an outdated number of buckets may find a bucket from
+//! which the key has moved. It then reads the header and searches again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Most extents of a file.
+/// The largest number of extents of a file.
 pub const EXTENTS: usize = 240;
-/// Most buckets of a file.
+/// The largest number of buckets of a file.
 pub const BUCKETS_MAX: u32 = 1 << 31;
 /// Logarithm of the number of extents for the first buckets, and for every doubling after them.
 const STEP_BITS: u32 = 3;
@@ -38,11 +38,11 @@ pub fn low_bits(hash: u64, bits: u32) -> u32 {
     (hash & ((1_u64 << bits) - 1)) as u32
 }
 
-/// Returns the bucket that gives records to the new bucket `new`, and the number of hash bits by which the two differ
-/// from then on.
+/// Returns the bucket from which records move to the new bucket `new`, and the number of hash bits that both buckets
+/// have after the split.
 pub fn parent_of(new: u32) -> (u32, u32) {
     let bits = u32::BITS - new.leading_zeros();
-    // No bucket gives records to the first bucket, but a damaged page may state one.
+    // The first bucket has no parent, but a damaged page may ask for it.
     (new.saturating_sub(1 << bits.saturating_sub(1)), bits)
 }
 
@@ -97,7 +97,7 @@ impl Geometry {
         self.buckets.store(buckets, Ordering::Release);
     }
 
-    /// Forgets everything: the region was given up, and the recovered file may have fewer buckets.
+    /// Forgets everything: the region was discarded, and the recovered file may have fewer buckets.
     pub(crate) fn forget(&self) {
         self.set(0, std::iter::repeat_n(0, EXTENTS));
     }

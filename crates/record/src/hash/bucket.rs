@@ -1,11 +1,12 @@
 //! A latched bucket, and a walk through its pages.
 //!
-//! The latch on a bucket's first page is the bucket's. Its exclusive holder alone changes any page of the bucket; a
-//! shared holder sees a constant bucket. Further pages are latched one at a time behind it. Pages of two buckets are
-//! latched together only in a split: the giving bucket has the lower number and comes first.
+//! The latch on a bucket's first page is the latch of the bucket. Only its exclusive holder changes any page of the
+//! bucket; for a shared holder the bucket is constant. Further pages are latched after the first page, one at a time.
+//! Pages of two buckets are latched together only in a split. The giving bucket has the lower number and is latched
+//! first.
 //!
-//! While records still move from one bucket to another, a search for a key of the new bucket latches both, and looks
-//! into the old bucket's pages as well.
+//! While records still move from one bucket to another, a search for a key of the new bucket latches both buckets, and
+//! also searches the old bucket's pages.
 //!
 //! No session waits for the disk with a latch held: a further page that is not in memory is returned
 //! ([`SearchResult::Read`]), and the search begins again.
@@ -22,18 +23,18 @@ use crate::pages::{rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 use libtp_log::Lsn;
 
-/// Rank level of a bucket's further pages: behind all first pages.
+/// The rank level of a bucket's further pages: they are latched after all first pages.
 pub(crate) const FURTHER_LEVEL: u8 = 1;
-/// Rank level of the file's header: behind all pages of buckets.
+/// The rank level of the file's header: it is latched after all pages of buckets.
 pub(crate) const HEADER_LEVEL: u8 = 2;
-/// Pages of a chain that stay pinned at once during a walk. Beyond that number, pages only probably stay in memory.
+/// The number of pages of a chain that a walk keeps pinned. Further pages stay in memory only probably.
 const KEPT_MAX: usize = 24;
 
 /// A page latched shared or exclusively.
 pub(crate) trait Latched<'a>: Deref<Target = [u8]> + Sized {
     /// Latches the first page of a bucket. May wait for the disk.
     fn first(pages: &Pages<'a>, page: u32) -> Result<Self>;
-    /// Latches a page if that needs nothing but the latch.
+    /// Latches a page if that needs no read from disk and no wait for another session.
     fn now(pages: &Pages<'a>, page: u32) -> Option<Self>;
     /// Latches a pinned further page.
     fn kept(pin: &Pin<'a>) -> Self;
@@ -100,9 +101,9 @@ fn no_bucket(pages: &Pages<'_>, number: u32) -> Error {
 
 /// The bucket of a hash, latched.
 pub(crate) struct Bucket<'a, L> {
-    /// The number of its first page, and that page.
+    /// The number of the bucket's first page, and that page.
     pub(crate) own: (u32, L),
-    /// The first page of the giving bucket, where records may still wait to be moved.
+    /// The first page of the giving bucket, which may still have records of this bucket.
     pub(crate) giving: Option<(u32, L)>,
     _of: std::marker::PhantomData<&'a ()>,
 }
@@ -119,11 +120,11 @@ pub(crate) enum HeldPage<L> {
 
 /// The result of a search in a bucket.
 pub(crate) enum SearchResult<L, T> {
-    /// The result, and its page.
+    /// The result of the search, and its page.
     Found(HeldPage<L>, T),
-    /// The bucket does not have it.
+    /// The bucket does not have the record.
     Missing,
-    /// A further page is not in memory, or latched: pin it, and begin again.
+    /// A further page is not in memory, or is latched. The caller pins the page and begins again.
     Read(u32),
 }
 
@@ -157,11 +158,11 @@ pub(crate) fn read_header(pages: &Pages<'_>) -> Result<HashHeader> {
     HashHeader::of(&page).copied().ok_or_else(|| pages.corrupt(HEADER_PAGE, "it is not the header of a hash file"))
 }
 
-/// A hash file's pages, and this process's knowledge of the buckets' places.
+/// A hash file's pages, and the places of its buckets as this process last saw them.
 #[derive(Clone, Copy)]
 pub(crate) struct Buckets<'a> {
     pub(crate) pages: Pages<'a>,
-    /// `None` where a file is known only by its number, as in undo: each call reads the header.
+    /// `None` if only the file's number is known, as in undo. Then each call reads the header.
     geometry: Option<&'a Geometry>,
 }
 
@@ -170,7 +171,7 @@ impl<'a> Buckets<'a> {
         Buckets { pages, geometry }
     }
 
-    /// Reads the header, and notes its contents for this process.
+    /// Reads the header, and remembers its contents for this process.
     fn ask(&self) -> Result<HashHeader> {
         let header = read_header(&self.pages)?;
         if let Some(geometry) = self.geometry {
@@ -212,7 +213,8 @@ impl<'a> Buckets<'a> {
             let is_taking = match BucketPage::over(&own) {
                 Some(first) if first.is_first_of(hash) && first.bucket() == bucket => first.is_taking(),
                 _ => {
-                    // The bucket was split since then, or a recovery has undone the state that this process knows.
+                    // The bucket was split in between, or this process knows a state of the file from before a
+                    // recovery.
                     drop(own);
                     let now = self.ask()?.buckets.get();
                     if now == count {
@@ -236,8 +238,8 @@ impl<'a> Buckets<'a> {
         Err(self.pages.corrupt(HEADER_PAGE, "a bucket could not be found"))
     }
 
-    /// Latches a bucket that takes records from another bucket, after the other bucket. Returns `None` if the bucket no
-    /// longer takes records, or the other bucket has been split again.
+    /// Latches the bucket from which `bucket` takes records, and then `bucket`. Returns `None` if `bucket` takes no
+    /// more records, or the other bucket has been split again.
     fn latch_both<L: Latched<'a>>(&self, bucket: u32, number: u32) -> Result<Option<Bucket<'a, L>>> {
         let (parent, bits) = parent_of(bucket);
         let page = self.page_of(parent)?;
@@ -257,15 +259,16 @@ impl<'a> Buckets<'a> {
 }
 
 impl<'a, L: Latched<'a>> Bucket<'a, L> {
-    /// Calls `look` for every page where a record of the bucket may stand, until it returns `Some`. `look` gets the
-    /// page's number and whether the page is one of the bucket's own.
+    /// Calls `look` for every page that may have records of the bucket, until `look` returns `Some`. `look` gets the
+    /// page's number, and whether the page belongs to the bucket itself.
     pub(crate) fn look<T>(
         &self,
         pages: &Pages<'a>,
         kept: &PinnedPages<'a>,
         mut look: impl FnMut(u32, &BucketPage<'_>, bool) -> Result<Option<T>>,
     ) -> Result<SearchResult<L, T>> {
-        // The giving bucket first. The order does not matter: a session that moves a record has both latched.
+        // The giving bucket is searched first. The order does not matter: a session that moves a record latches both
+        // buckets.
         for (first, is_own) in [(self.giving.as_ref(), false), (Some(&self.own), true)] {
             let Some((number, page)) = first else { continue };
             let node = bucket_page(pages, *number, page)?;
@@ -284,7 +287,7 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
         Ok(SearchResult::Missing)
     }
 
-    /// Finds the record of a key, or its ghost: its page and its slot.
+    /// Finds the record of a key, or its ghost. The result is the page and the slot.
     #[inline]
     pub(crate) fn find(&self, pages: &Pages<'a>, kept: &PinnedPages<'a>, key: &[u8]) -> Result<SearchResult<L, usize>> {
         self.look(pages, kept, |_, node, _| {
@@ -309,15 +312,15 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
         match which {
             HeldPage::Further(number, page) => (*number, page),
             HeldPage::Giving if self.giving.is_some() => {
-                let (number, page) = self.giving.as_mut().expect("it was asked whether there is one");
+                let (number, page) = self.giving.as_mut().expect("the search found its result in the giving bucket");
                 (*number, page)
             }
             HeldPage::Own | HeldPage::Giving => (self.own.0, &mut self.own.1),
         }
     }
 
-    /// Returns the highest LSN of anything removed for good from a page where a record of the bucket may have stood;
-    /// `Err` with a page that must be read first.
+    /// Returns the highest LSN of the records and values that were removed for good from the pages that may have had
+    /// records of the bucket. Returns `Err` with a page that must be read first.
     pub(crate) fn deleter(&self, pages: &Pages<'a>, kept: &PinnedPages<'a>) -> Result<std::result::Result<Lsn, u32>> {
         let mut deleter = Lsn::NONE;
         let sought = self.look(pages, kept, |_, node, _| {

@@ -1,9 +1,9 @@
-//! The walk along the pages behind the first of a bucket.
+//! The walk along the further pages of a bucket.
 //!
-//! An outdated page, a valid image from an earlier time, may lead back: it left the chain and came in again at its end.
-//! The bucket is latched during the walk, so an endless walk would stop all sessions. Such a chain is an error that
-//! names the page. Brent's method finds a circle of any length within three times its pages: the walk remembers the
-//! page at the last power of two.
+//! An outdated page, which is a valid image from an earlier time, may lead back to a page of the walk: the outdated
+//! page was removed from the chain and later added at its end. The bucket is latched during the walk, so an endless
+//! walk would stop all sessions. A chain with a circle is an error that names the page. Brent's method finds a circle
+//! of any length within three times its pages: the walk remembers the page at the last power of two.
 
 use crate::hash::bucket::bucket_page;
 use crate::hash::page::BucketPage;
@@ -20,7 +20,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Begins behind the bucket's first page, which has number `first`.
+    /// Begins after the bucket's first page, which has the number `first`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the page leads to itself.
@@ -33,16 +33,17 @@ impl Chain {
         }
     }
 
-    /// Returns the next page's number. It is not one of the pages passed just now, so both may be latched together.
+    /// Returns the next page's number. It differs from the number of the page passed last, so both pages may be latched
+    /// together.
     #[inline]
     pub fn next(&self) -> Option<u32> {
         self.next
     }
 
-    /// Reads that page, which is latched now, and goes on behind it.
+    /// Reads the next page, which is latched now, and goes to the page after it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) names a page of another bucket, or one that leads back.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) names a page that belongs to another bucket, or that leads back.
     pub fn pass<'p>(&mut self, pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<BucketPage<'p>> {
         let node = bucket_page(pages, number, page)?;
         if !node.is_further() || node.bucket() != self.bucket {
@@ -78,7 +79,7 @@ fn leads_back(pages: &Pages<'_>, number: u32) -> Error {
 mod tests {
     use super::*;
 
-    /// Returns the number of pages passed until the circle is found; `None` if the way ends.
+    /// Returns the number of pages passed until the circle is found; `None` if the chain ends.
     fn passed(way: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut chain = Chain { bucket: 0, first: 1000, next: Some(0), passed: 0, remembered: 1000 };
         while let Some(number) = chain.next() {

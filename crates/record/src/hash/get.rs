@@ -1,4 +1,4 @@
-//! Reads one record by its key: one bucket, mostly one page.
+//! Reads one record by its key, from one bucket. Usually this is one page.
 //!
 //! The lock is named by the key, as in a B-tree, and protects the absence of the key as well. The session tries it
 //! while the bucket is latched. If another session holds it, the session releases the bucket, waits for the lock, and
@@ -42,7 +42,7 @@ impl Access<'_> {
         Ok(None)
     }
 
-    /// Returns the first page of a key's bucket, as far as this process knows the file.
+    /// Returns the first page of a key's bucket, by the places of the buckets as this process last saw them.
     pub(crate) fn hash_page_now(&self, key: &[u8]) -> Option<u32> {
         let geometry = self.database.geometry()?;
         match geometry.buckets() {
@@ -61,7 +61,7 @@ impl Access<'_> {
         let hash = key_hash(key);
         let (buckets, mut kept) = (self.buckets(), PinnedPages::default());
         for _ in 0..ROUNDS_MAX {
-            // In each round: a wait for the lock has used up the reservation.
+            // Each round reserves again: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let bucket = buckets.latch::<SharedPage<'_>>(hash)?;
             if granularity.is_some() {

@@ -1,11 +1,11 @@
 //! The hash file's log records.
 //!
-//! Paper: LIBTP 3.2.6. Records that change one record, remove ghosts or free a replaced long value are laid out as for
-//! a B-tree (../btree/log_records.rs). They have codes of their own: undo searches for the key differently. Byte
-//! tables: docs/formats/log.md.
+//! Paper: LIBTP 3.2.6. Log records that change one record, remove ghosts or free a replaced long value have the same
+//! format as for a B-tree (../btree/log_records.rs). Their codes differ, because undo searches for the key in another
+//! way. Byte tables: docs/formats/log.md.
 //!
-//! `page` is always a packed page identifier. Other pages of the same record are of the same file and named by number,
-//! zero for none.
+//! `page` is always a packed page identifier. The record names other pages of the same file by number only; zero
+//! is no page.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -23,15 +23,15 @@ pub const RESTORE: u16 = 99;
 pub const CREATE: u16 = 100;
 /// A new bucket. No undo.
 pub const SPLIT: u16 = 101;
-/// Records go from one page to another. No undo.
+/// Records move from one page to another. No undo.
 pub const MOVE: u16 = 102;
 /// A new bucket has all its records. No undo.
 pub const FINISH: u16 = 103;
 /// A chain gets one more page. No undo.
 pub const EXTEND: u16 = 104;
-/// An empty page leaves its chain and is free. No undo.
+/// An empty page is removed from its chain and freed. No undo.
 pub const SHRINK: u16 = 105;
-/// Ghosts leave a page and slack is given up. No undo.
+/// Ghosts and slack are removed from a page. No undo.
 pub const RECLAIM: u16 = 106;
 /// A replaced chain of overflow pages enters the free list. No undo.
 pub const DROP_CHAIN: u16 = 107;
@@ -60,7 +60,7 @@ body! {
         header: U32,
         /// 16: the new bucket's number.
         bucket: U32,
-        /// 20: the page count afterwards if an extent begins with the new page, else zero.
+        /// 20: the page count afterwards if an extent begins with the new page, otherwise zero.
         page_count: U32,
         /// 24: the head of the free list, which does not change.
         free_head: U32,
@@ -122,19 +122,19 @@ body! {
 }
 
 body! {
-    /// Body of [`SHRINK`]. Roles: the page before, the page that goes, the meta page.
+    /// Body of [`SHRINK`]. Roles: the page before the removed page, the removed page, the meta page.
     Shrink, 32 {
-        /// 00: the page before.
+        /// 00: the page before the removed page.
         page: U64,
-        /// 08: the page that goes, the new head of the free list.
+        /// 08: the removed page, the new head of the free list.
         gone: U32,
-        /// 12: the page behind it, zero for none.
+        /// 12: the page after the removed page, zero for none.
         after: U32,
         /// 16: the head of the free list before.
         next: U32,
         /// 20: zero.
         unused: U32,
-        /// 24: the highest LSN of anything removed for good from the page that goes.
+        /// 24: the highest LSN of anything removed for good from the removed page.
         deleter_lsn: U64,
     }
 }

@@ -1,9 +1,9 @@
 //! The pages of a hash file: its header, and the pages of a bucket.
 //!
-//! A bucket is a page and a chain of further pages. Each is laid out as a leaf of a B-tree without fences
+//! A bucket is a page and a chain of further pages. Each page has the layout of a B-tree leaf without fences
 //! (../page/slotted.rs), with its records in key order. Three fields of the slotted header have another meaning: `left`
-//! is the bucket's number, `right` the next page of the chain, `unlinked` the number of hash bits that decide whether a
-//! key belongs here.
+//! is the bucket's number, `right` is the next page of the chain, and `unlinked` is the number of hash bits that decide
+//! whether a key belongs to the bucket.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -49,7 +49,7 @@ impl HashHeader {
     }
 }
 
-/// Makes the header page new: one bucket.
+/// Makes the header page of a new file with one bucket.
 pub fn make_header(page: &mut PageMut<'_, '_>, file: u32) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, HEADER_PAGE, PageKind::HashHeader as u8, 0);
@@ -71,9 +71,9 @@ pub fn set_buckets(page: &mut PageMut<'_, '_>, buckets: u32, extent: Option<(usi
 pub struct BucketFlags;
 
 impl BucketFlags {
-    /// First page: further pages of the bucket may still hold records that belong to the bucket it gives to.
+    /// On a first page: further pages of this bucket may still have records that belong to the taking bucket.
     pub const GIVING: u16 = 8;
-    /// First page: records of the bucket may still stand in the bucket it takes from.
+    /// On a first page: records of this bucket may still be in the giving bucket.
     pub const TAKING: u16 = 16;
     /// A page of the chain, not the first.
     pub const FURTHER: u16 = 4;
@@ -109,7 +109,7 @@ impl<'p> BucketPage<'p> {
         self.header().left.get()
     }
 
-    /// Returns the number of hash bits that decide whether a key belongs here; zero on further pages.
+    /// Returns the number of hash bits that decide whether a key belongs to the bucket; zero on further pages.
     #[inline]
     pub fn bits(&self) -> u32 {
         self.header().unlinked.get()
@@ -125,22 +125,22 @@ impl<'p> BucketPage<'p> {
         self.header().flags.get() & flag != 0
     }
 
-    /// See [`BucketFlags::GIVING`].
+    /// Returns whether the page has [`BucketFlags::GIVING`].
     pub fn is_giving(&self) -> bool {
         self.has(BucketFlags::GIVING)
     }
 
-    /// See [`BucketFlags::TAKING`].
+    /// Returns whether the page has [`BucketFlags::TAKING`].
     pub fn is_taking(&self) -> bool {
         self.has(BucketFlags::TAKING)
     }
 
-    /// Whether this is not the first page.
+    /// Returns whether this is a further page of its bucket.
     pub fn is_further(&self) -> bool {
         self.has(BucketFlags::FURTHER)
     }
 
-    /// Whether the page is the first of the bucket of a hash.
+    /// Returns whether this is the first page of the bucket of `hash`.
     #[inline]
     pub fn is_first_of(&self, hash: u64) -> bool {
         !self.is_further() && low_bits(hash, self.bits()) == self.bucket()

@@ -1,8 +1,8 @@
 //! A bucket as the place of a record that changes: the hash file's part of a put (../btree/change.rs).
 //!
-//! An insertion also enters a gap. A hash file has no neighbours, so its gaps are parts of the space of hashes
-//! (`scan`). A transaction that has scanned a gap has locked it, and an insertion asks for it in `IX`, for this instant
-//! (PROTOCOLS K1).
+//! An insertion also locks the gap that it enters. Keys of a hash file have no neighbours, so its gaps are parts of the
+//! space of hashes (`scan`). A transaction that has scanned a gap has locked it. An insertion locks the gap in `IX` for
+//! an instant (PROTOCOLS K1).
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;
@@ -60,7 +60,7 @@ impl<'a> Leaf<'a> for ChangedBucket<'a> {
         bucket_page(pages, number, page).map(|page| *page)
     }
 
-    /// The first page of the bucket that has room.
+    /// Finds the first page of the bucket that has room.
     fn way_in(
         &self,
         wanted: &RecordChange<'_, 'a, Self>,

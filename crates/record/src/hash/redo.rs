@@ -1,6 +1,7 @@
 //! The redo of each log record of a hash file on each page it names. Pure.
 //!
-//! Changes of one record are redone as on a leaf of a B-tree (../btree/redo.rs): the pages have one layout.
+//! Changes of one record are redone as on a leaf of a B-tree (../btree/redo.rs), because the pages have the same
+//! layout.
 
 use rio::planted;
 
@@ -33,7 +34,7 @@ fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut SlottedHeader)) -> Red
     Ok(())
 }
 
-/// Makes a page of a bucket new, with these cells.
+/// Makes a new page of a bucket with these cells.
 fn make_new(
     page: &mut PageMut<'_, '_>,
     (file, number): (u32, u32),
@@ -156,7 +157,8 @@ fn merge(page: &mut PageMut<'_, '_>, cells: &[Cell<'_>]) -> Redone {
     let mut writer = PageWriter::begin(page.range(0..length), &Frame::of(&there))?;
     let mut coming = cells.iter().peekable();
     for slot in 0..there.count() {
-        let own = Cell::at(&there, slot).ok_or_else(|| Damage(format!("slot {slot} leads outside the heap")))?;
+        let own = Cell::at(&there, slot)
+            .ok_or_else(|| Damage(format!("the cell at slot {slot} is outside the page's heap")))?;
         let own_key = key_of(&own);
         while let Some(cell) = coming.next_if(|cell| key_of(cell) < own_key) {
             writer.push(*cell)?;
@@ -184,7 +186,7 @@ pub fn finish(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
     Ok(())
 }
 
-/// Redoes the lengthening of a chain.
+/// Redoes the extension of a chain by a page.
 pub fn extend(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<Extend>(body)?;
     match role {
@@ -199,7 +201,7 @@ pub fn extend(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -
     }
 }
 
-/// Redoes the shortening of a chain.
+/// Redoes the removal of a page from a chain.
 pub fn shrink(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<Shrink>(body)?;
     match role {

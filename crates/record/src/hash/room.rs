@@ -1,8 +1,8 @@
-//! Makes room in a bucket: removes ghosts, gives up slack, moves a growing record to another page, extends the chain by
-//! a page.
+//! Makes room in a bucket: removes ghosts and slack, moves a growing record to another page, extends the chain by a
+//! page.
 //!
-//! The conditions are as in a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that a key has no gap of its
-//! own. Each action is redo-only, and stays even if the transaction that needed it aborts.
+//! The conditions are as in a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that there is no gap for each
+//! key. Each action is redo-only, and is not undone even if the transaction that needed it aborts.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use libtp_log::Lsn;
@@ -28,18 +28,18 @@ use crate::page::slotted::SLOT_BYTES;
 use crate::pages::{Candidate, Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The record that is to enter or grow in a bucket.
+/// A record that will be inserted or will grow in a bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'k> {
     pub(crate) key: &'k [u8],
     pub(crate) hash: u64,
-    /// Bytes of a new record with its slot, or of the new stored value of an existing record.
+    /// The bytes of a new record with its slot, or the bytes of the new stored value of an existing record.
     pub(crate) bytes: usize,
     pub(crate) is_new: bool,
 }
 
-/// Makes room in a bucket. Afterwards there may be room: the caller tries again. A bucket that needed another page
-/// triggers a split, which gives the file another bucket.
+/// Tries to make room in a bucket. The caller then tries its change again. If the bucket gets another page, the file
+/// also gets another bucket by a split.
 pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<()> {
     if reclaim(access, incoming)? || (!incoming.is_new && relocate(access, incoming)?) {
         return Ok(());
@@ -51,7 +51,7 @@ pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<(
     Ok(())
 }
 
-/// Frees the replaced chains of a bucket's records that no transaction locks and no snapshot looks for.
+/// Frees the replaced chains of a bucket's records, except those that a transaction has locked or a snapshot may need.
 fn free_chains<'a>(access: &Access<'a>, (hash, incoming): (u64, &[u8]), own: Lsn) -> Result<()> {
     let horizon = Horizon::default();
     let (pages, mut kept) = (&access.pages, PinnedPages::default());
@@ -83,7 +83,7 @@ fn free_chains<'a>(access: &Access<'a>, (hash, incoming): (u64, &[u8]), own: Lsn
     Err(pages.corrupt(HEADER_PAGE, "a bucket could not be read to its end"))
 }
 
-/// Removes from the pages of a bucket everything that can be removed. Returns whether that made room.
+/// Removes all removable ghosts and slack from the pages of a bucket. Returns whether that made room.
 fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), PinnedPages::default());
     free_chains(access, (incoming.hash, incoming.key), own)?;
@@ -153,7 +153,7 @@ pub(crate) fn move_cells<'a>(
     }
     for &slot in slots {
         append_cell(&node, slot, body.writer())
-            .ok_or_else(|| pages.corrupt(from_number, format!("the cell at slot {slot} lies outside its heap")))?;
+            .ok_or_else(|| pages.corrupt(from_number, format!("the cell at slot {slot} is outside the page's heap")))?;
     }
     failpoint("hash: records about to move");
     pages.change.apply_redo_only(MOVE, body.body(), &mut [from, to]);
@@ -161,7 +161,7 @@ pub(crate) fn move_cells<'a>(
     Ok(())
 }
 
-/// Moves a record that is to grow to another page of its bucket with room for it. Returns false if no page has room.
+/// Moves a record that will grow to another page of its bucket. Returns false if no page has room.
 fn relocate(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, mut kept) = (&access.pages, PinnedPages::default());
     for _ in 0..ROUNDS_MAX {
@@ -198,10 +198,10 @@ fn relocate_latched<'a>(
         return Ok(Ok(true));
     }
     let room = node.record(slot).map_or(0, |record| record.room);
-    // The record moves with its cell, and gets a larger cell beside it.
+    // The record moves with its cell. The growth then makes a second, larger cell on the new page.
     let need = SLOT_BYTES + node.cell_bytes(slot) - room + incoming.bytes.max(room);
     let HeldPage::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
-    // The record's page is latched, and no page behind it is latched: the other pages are tried in the chain's order.
+    // Only the record's page is latched, so the other pages are tried in the chain's order.
     let own = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     if need <= own.free_bytes() {
         let (from, page) = match &mut which {
@@ -248,7 +248,7 @@ fn relocate_from_first<'a>(
     Ok(Ok(false))
 }
 
-/// Gives the bucket of a hash another page.
+/// Adds a page to the bucket of a hash.
 fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
     let (pages, mut kept) = (&access.pages, PinnedPages::default());
     for _ in 0..ROUNDS_MAX {

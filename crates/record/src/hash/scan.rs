@@ -1,12 +1,12 @@
-//! Goes through all records, in an order without meaning to the program.
+//! Walks through all records, in an order that has no meaning for the program.
 //!
-//! The cursor goes in the order of the bit-reversed hashes. In this order a bucket holds a range, and a split divides
-//! that range in two. So a place in this order stays valid whatever buckets are split meanwhile, and a record that is
-//! there all the time is met once.
+//! The order is that of the bit-reversed hashes. In this order a bucket holds a range, and a split divides that range
+//! in two. So a place in this order stays valid when buckets are split, and the cursor returns each record exactly once
+//! if the record exists during the whole walk.
 //!
-//! The cursor copies the keys of a range, and reads each of them in its turn. Each range lies in one *gap*, a sixteenth
-//! of all hashes. The cursor locks the gap first, so that no other transaction puts a new key behind it. It also reads
-//! keys of ghosts, and so waits for a transaction that deleted one.
+//! The cursor copies the keys of a range, and then reads the record of each key. Each range is in one *gap*, which is a
+//! sixteenth of all hashes. The cursor locks the gap first, so that no other transaction inserts a key into a part that
+//! was copied. It also copies the keys of ghosts, so it waits for a running transaction that has deleted a record.
 
 use libtp_buffer::{FileId, SharedPage};
 use libtp_lock::{LockName, Mode};
@@ -22,10 +22,10 @@ use crate::locking::{Access, Purpose};
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// Number of low hash bits that name a gap.
+/// The number of low hash bits that are the number of a gap.
 const GAP_BITS: u32 = 4;
 
-/// Returns the gap that a new key of this hash enters.
+/// Returns the gap that a new key with this hash enters.
 pub(crate) fn gap_of(file: FileId, hash: u64) -> LockName {
     lock_names::gap(file, u64::from(low_bits(hash, GAP_BITS)))
 }
@@ -40,7 +40,7 @@ pub(crate) fn place_of(key: &[u8]) -> u64 {
     key_hash(key).reverse_bits()
 }
 
-/// Whether a cursor meets a key behind another.
+/// Returns whether a cursor returns `key` after `other`.
 pub(crate) fn is_behind(key: &[u8], other: &[u8]) -> bool {
     (place_of(key), key) > (place_of(other), other)
 }
@@ -51,7 +51,7 @@ pub(crate) struct Range {
     pub(crate) last: u64,
 }
 
-/// Returns the range from a place on that lies in one bucket and one gap. The bucket is latched.
+/// Returns the range that begins at a place and is in one bucket and one gap. The bucket is latched.
 pub(crate) fn range_from(pages: &Pages<'_>, bucket: &Bucket<'_, SharedPage<'_>>, first: u64) -> Result<Range> {
     let node = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     Ok(Range { first, last: range_end(first, node.bits().max(GAP_BITS)) })
@@ -65,11 +65,11 @@ pub struct HashWalk<'a> {
     access: Access<'a>,
     /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
-    /// Keys that were copied and not read yet, the next one last.
+    /// Keys that were copied and not read yet. The next key is the last element.
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The value of a record that the walk may go to.
+    /// A buffer for the value of the next record.
     read: Vec<u8>,
 }
 
@@ -136,7 +136,7 @@ impl Walk for HashWalk<'_> {
 }
 
 impl HashWalk<'_> {
-    /// Searches from a place on. If the search fails or finds nothing, the walk stays on its record.
+    /// Searches from the place `from` on. If the search fails or finds nothing, the walk stays on its record.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
         let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
         let before = (self.from.replace(from), std::mem::take(&mut self.keys));
@@ -148,7 +148,7 @@ impl HashWalk<'_> {
         found
     }
 
-    /// Locks the gap of a place, and copies the keys from there on that lie in the same bucket and gap.
+    /// Locks the gap of the place `from`, and copies the keys from this place to the end of its bucket or gap.
     fn copy_from(&mut self, from: u64) -> Result<()> {
         let access = self.access;
         if access.enter(Purpose::Read)?.is_some() {

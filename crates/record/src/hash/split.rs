@@ -1,13 +1,14 @@
-//! Gives a hash file another bucket.
+//! Adds a bucket to a hash file.
 //!
-//! The first action makes the new bucket, counts it in the file's header, and moves the records on the giving bucket's
-//! first page: one log record, four pages at most, a complete state. If that bucket has further pages, both buckets are
-//! marked. Until the marks are gone, a search for a key of the new bucket also looks into the old one's pages. Each
-//! further page then gives its records in an action of its own, and empty pages leave the chain. The last action
-//! removes the marks. A session that needs room in a marked bucket, or would split it, finishes the first split before;
-//! so any session finishes it after a death.
+//! The first action makes the new bucket, raises the number of buckets in the file's header, and moves the records of
+//! the giving bucket's first page. It is one log record, changes at most four pages, and is complete in itself. If the
+//! giving bucket has further pages, both buckets are marked. While they are marked, a search for a key of the new
+//! bucket also searches the giving bucket's pages. The records of each further page move in another action, and empty
+//! pages are removed from the chain. The last action removes the marks. A session that needs room in a marked bucket,
+//! or would split it, first finishes the present split. So if the splitting session dies, the next such session
+//! finishes its work.
 //!
-//! Latches: the latches of the two buckets, and the header's latch for the first action. All other sessions continue.
+//! The session holds only the latches of the two buckets and, for the first action, the header's latch.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
@@ -33,8 +34,8 @@ fn slots_of(node: &BucketPage<'_>, bucket: u32, bits: u32) -> Vec<usize> {
     (0..node.count()).filter(|&slot| low_bits(hash_of(node.key(slot)), bits) == bucket).collect()
 }
 
-/// Gives the file another bucket, unless another session is giving it one at this moment, or the file has the most
-/// buckets it can have.
+/// Adds a bucket to the file, unless another session adds one at this moment, or the file has the largest possible
+/// number of buckets.
 pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;
@@ -73,8 +74,8 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             finish(buckets, giving)?;
             continue;
         }
-        // No wait: if an extent begins with the page, another session may have it by now and wait for a page that we
-        // hold.
+        // The latch is only tried: if an extent begins with the page, another session may have latched the page, and
+        // wait for a page that we have latched.
         let Some(mut fresh) = new_pin.try_exclusive(rank(0)) else {
             drop(old);
             wait_for_new(&new_pin);
@@ -108,8 +109,9 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
         let mut body = pages.change.txn.scratch();
         body.writer().extend_from_slice(record.as_bytes());
         for &slot in &slots {
-            append_cell(&node, slot, body.writer())
-                .ok_or_else(|| pages.corrupt(parent_page, format!("the cell at slot {slot} lies outside its heap")))?;
+            append_cell(&node, slot, body.writer()).ok_or_else(|| {
+                pages.corrupt(parent_page, format!("the cell at slot {slot} is outside the page's heap"))
+            })?;
         }
         failpoint("hash: split, all latched");
         match &mut meta {
@@ -123,7 +125,7 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
         failpoint("hash: split, not finished");
         return finish(buckets, parent);
     }
-    Err(pages.corrupt(HEADER_PAGE, "the file could not be given one bucket more"))
+    Err(pages.corrupt(HEADER_PAGE, "the file could not get another bucket"))
 }
 
 /// The outcome of an attempt to continue a split.
@@ -140,7 +142,7 @@ enum Step {
     Taken,
 }
 
-/// Moves the records that still stand on further pages of bucket `giving` to the new bucket.
+/// Finishes a split: moves the records of the new bucket that are still on further pages of bucket `giving`.
 pub(crate) fn finish(buckets: &Buckets<'_>, giving: u32) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;
@@ -222,7 +224,7 @@ fn step<'a>(
     Ok(Step::Finished)
 }
 
-/// Moves these slots of a page to a page of the new bucket that has room for all of them.
+/// Moves the records at these slots of a page to a page of the new bucket that has room for all of them.
 fn move_on<'a>(
     pages: &Pages<'a>,
     (giving, (from, page)): (u32, (u32, &mut ExclusivePage<'a>)),

@@ -1,7 +1,7 @@
-//! Undo: restores each changed record, by key, in whatever bucket and on whatever page the record is by now.
+//! Undo: finds each changed record by its key, and restores it in the bucket and on the page where it is now.
 //!
-//! As in a B-tree (../btree/undo.rs), the record gets its old bytes, flags and LSN back, in its own room. Undo leaves
-//! an unfinished split as it is: undo needs no room, and must not wait for an action that might.
+//! As in a B-tree (../btree/undo.rs), undo restores the record's old bytes, flags and LSN, in the record's own room. It
+//! does not finish an unfinished split: undo needs no room, and must not wait for an action that may need room.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::RecordRef;

@@ -1,8 +1,8 @@
-//! Verification: every record stands once, in its bucket; every bucket is where the header states; every page is
-//! accounted for.
+//! Verification: checks that each record exists once, in its bucket; that each bucket is where the header states; and
+//! that each page has exactly one use.
 //!
-//! The database is at rest. The checks of a page, of long values and of free pages are the B-tree's
-//! (../btree/verify.rs).
+//! No session changes the database during the verification. The checks of a page, of long values and of free pages are
+//! those of the B-tree (../btree/verify.rs).
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
 use crate::locking::Access;
 use crate::Result;
 
-/// The mark of a bucket: the number of its hash bits if it gives, `None` if it takes.
+/// The mark of a bucket: the number of its hash bits if it gives records, `None` if it takes records.
 type ListBits = Option<u32>;
 
 /// Verifies a hash file.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is a finding.
+/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_hash()?;
     let mut verifier = Verifier::new(access);
@@ -47,7 +47,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
             continue;
         }
         if at == 0 {
-            // Pages of the last extent that wait for buckets.
+            // Pages of the last extent that have no bucket yet.
             let unused = (0..count).filter(|ahead| bucket.saturating_add(*ahead) >= buckets);
             for ahead in unused {
                 verifier.claim(first.saturating_add(ahead), Use::Ahead);
@@ -118,7 +118,7 @@ fn one_bucket(
                     .report(number, format!("the key of slot {slot} belongs to bucket {}", bucket_of(hash, buckets)));
             }
             if !keys.insert(node.key(slot).to_vec()) {
-                verifier.report(number, format!("the key of slot {slot} stands in the file twice"));
+                verifier.report(number, format!("the file has the key of slot {slot} twice"));
             }
         }
         next = node.next();
@@ -148,7 +148,7 @@ fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, ListBits)]) {
         if !has_other {
             verifier.report(
                 HEADER_PAGE,
-                format!("bucket {bucket} is marked as being split, and no second bucket is marked with it"),
+                format!("bucket {bucket} is marked for a split, and the other bucket of the split has no mark"),
             );
         }
     }

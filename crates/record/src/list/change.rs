@@ -1,8 +1,8 @@
 //! Changes a list: one node of each level, from the bottom to the top, then the head.
 //!
-//! A node with too many children gives half of them to a new node on its right. If the surplus child is the newest one
-//! and stands at the node's end, the node gives away only that child. So a list that grows at its end has full nodes. A
-//! node without children is dropped. A node with few children joins its neighbour if both together are half full.
+//! A node with too many children gives half of them to a new node on its right. If the surplus child is the newest
+//! child and at the node's end, only this child moves. So a list that grows at its end has full nodes. A node without
+//! children is dropped. A node with few children is joined with a neighbour if both together are at most half full.
 
 use libtp_lock::Mode;
 use rio::{failpoint, planted};
@@ -14,14 +14,14 @@ use crate::lock_names;
 use crate::locking::Access;
 use crate::{Error, Result};
 
-/// The kind of change that a path of nodes is stored after.
+/// The kind of a change of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChangeKind {
     Insertion,
     Deletion,
 }
 
-/// Most empty records that fill the list up to a record put far behind the last.
+/// The largest number of empty records that one call appends for missing numbers.
 const FILL_MAX: u64 = 1 << 20;
 
 impl Access<'_> {
@@ -39,7 +39,7 @@ impl Access<'_> {
     /// numbers.
     ///
     /// # Errors
-    /// [`Error::RecordNumber`] for 0 and for numbers far behind the last; [`Error::DamagedList`], and errors of locks,
+    /// [`Error::RecordNumber`] for 0 and for numbers far above the last; [`Error::DamagedList`], and errors of locks,
     /// log and pages. After an error the caller undoes the partial change.
     pub fn list_put(&self, number: u64, record: &[u8]) -> Result<()> {
         if number == 0 {
@@ -56,8 +56,8 @@ impl Access<'_> {
         }
     }
 
-    /// Inserts a record at a number. Records with this number and higher ones get the next higher number. Behind the
-    /// last record, empty records come first for the missing numbers.
+    /// Inserts a record at a number. Records with this number and higher numbers get the next higher number. If the
+    /// number is above the last, first appends empty records for the missing numbers.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -86,7 +86,7 @@ impl Access<'_> {
         Ok(head.count.get())
     }
 
-    /// Removes a record. Records behind it get the next lower number. Returns false if there is no such record.
+    /// Removes a record. Later records get the next lower number. Returns false if there is no such record.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -111,8 +111,8 @@ impl Access<'_> {
         Ok(true)
     }
 
-    /// Locks the numbers, before any read. Two transactions that read first, and then insert or delete, can end in a
-    /// deadlock.
+    /// Locks the numbers of the list, that is, the whole database. A transaction that will insert or delete can call
+    /// this before it reads: two transactions that read first can deadlock.
     ///
     /// # Errors
     /// The lock manager refused.
@@ -120,7 +120,8 @@ impl Access<'_> {
         self.lock_numbers()
     }
 
-    /// Returns the notes on the list's text file. No other transaction reads or changes the list from now on.
+    /// Returns the notes on the list's text file. Until this transaction ends, no other transaction can read or change
+    /// the list.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -138,8 +139,8 @@ impl Access<'_> {
         self.put(&TEXT_KEY, notes.as_bytes())
     }
 
-    /// Makes the nodes and the head of a list from stored records, in the order of `ids`. The list has no other
-    /// records.
+    /// Makes the nodes and the head of a list whose records are already stored, in the order of `ids`. The list has no
+    /// other records.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -180,7 +181,7 @@ impl Access<'_> {
         self.lock_database(Mode::X)
     }
 
-    /// Stores a new record with `index` others before it; behind the last without an index.
+    /// Stores a new record after the first `index` records; after the last record if `index` is `None`.
     fn insert_at(&self, head: &mut Head, record: &[u8], index: Option<u64>) -> Result<()> {
         let count = head.count.get();
         let mut steps = descend(self, head, index.unwrap_or(count))?;
@@ -220,7 +221,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Stores the nodes of a path whose last node was changed, each with the new state of the node below.
+    /// Stores the nodes of a path whose last node was changed. Each node gets the new state of the node below.
     fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: ChangeKind) -> Result<()> {
         while let Some(mut step) = steps.pop() {
             let Some(above) = steps.last_mut() else { return self.store_root(head, step) };
@@ -273,7 +274,7 @@ impl Access<'_> {
         }
     }
 
-    /// Gives a node's surplus children to a new node on its right.
+    /// Moves a node's surplus children to a new node on its right.
     fn split(&self, head: &mut Head, step: &mut Step) -> Result<Option<Child>> {
         let (count, node) = (step.node.children.len(), &mut step.node);
         if count <= Node::capacity(self.database().page_bytes(), node.level) {
@@ -286,7 +287,8 @@ impl Access<'_> {
         Ok(Some(Child { id, count: right.count() }))
     }
 
-    /// Joins a node that has few children with a neighbour, if both together are half full. Returns whether it did.
+    /// Joins a node that has few children with a neighbour, if both together are at most half full. Returns whether
+    /// they were joined.
     fn join(&self, step: &Step, above: &mut Step) -> Result<bool> {
         let capacity = Node::capacity(self.database().page_bytes(), step.node.level);
         if step.node.children.len() > capacity / 4 || above.node.children.len() < 2 {

@@ -13,7 +13,7 @@ const RECORD: u8 = 2;
 const NODE_HEAD_BYTES: usize = 1;
 const LEAF_CHILD_BYTES: usize = 8;
 const INNER_CHILD_BYTES: usize = 16;
-/// Nodes of the largest size that fit one page.
+/// The number of nodes of the largest size that fit on one page.
 const NODES_PER_PAGE: usize = 8;
 
 /// Returns the key of an id. Nodes and records have ids from one counter.
@@ -35,7 +35,7 @@ pub fn record_key(id: u64) -> [u8; 9] {
     key_of(RECORD, id)
 }
 
-/// The kind of entry that a key belongs to.
+/// The kind of an entry, with its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The head.
@@ -67,7 +67,7 @@ impl Entry {
     }
 }
 
-/// The head: where the counted tree begins.
+/// The head, which names the root of the counted tree.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Head {
@@ -89,7 +89,7 @@ impl Head {
         Head { next_id: 1.into(), ..Head::default() }
     }
 
-    /// Reads a head; `None` for an impossible one.
+    /// Reads a head; `None` if the bytes are no valid head.
     pub fn of(bytes: &[u8]) -> Option<Head> {
         let head = Head::read_from_bytes(bytes).ok()?;
         let is_empty = head.count.get() == 0;
@@ -109,9 +109,9 @@ impl Head {
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TextNotes {
-    /// 00: the text when it last equalled the list.
+    /// 00: the last text that equalled the list.
     pub last: TextNote,
-    /// 16: the text that is to be written; as `last` if no write is under way.
+    /// 16: the text that is being written; equal to `last` if no write runs.
     pub next: TextNote,
 }
 
@@ -128,9 +128,9 @@ impl TextNotes {
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TextNote {
-    /// 00: its length in bytes, with the end of the last record.
+    /// 00: the text's length in bytes, with the end of the last record.
     pub bytes: U64,
-    /// 08: the FNV-1a hash of its bytes.
+    /// 08: the FNV-1a hash of the text's bytes.
     pub hash: U64,
 }
 
@@ -148,23 +148,23 @@ impl TextNote {
 /// A child of a node: a record, if the node is a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Its id.
+    /// The child's id.
     pub id: u64,
-    /// The number of records below it; 1 for a record.
+    /// The number of records below the child; 1 for a record.
     pub count: u64,
 }
 
 /// A node of the counted tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its level above the leaves.
+    /// The node's level above the leaves.
     pub level: u8,
-    /// Its children, in the order of the records.
+    /// The node's children, in the order of the records.
     pub children: Vec<Child>,
 }
 
 impl Node {
-    /// Reads a node; `None` for an impossible one.
+    /// Reads a node; `None` if the bytes are no valid node.
     pub fn of(bytes: &[u8]) -> Option<Node> {
         let (&level, rest) = bytes.split_first()?;
         let child_bytes = if level == 0 { LEAF_CHILD_BYTES } else { INNER_CHILD_BYTES };
@@ -182,7 +182,7 @@ impl Node {
         Some(node)
     }
 
-    /// Returns the number of records below the node; `None` if the sum overflows, or a child has none.
+    /// Returns the number of records below the node; `None` if the sum overflows, or a child has no records.
     fn checked_count(&self) -> Option<u64> {
         let mut count = 0_u64;
         for child in &self.children {
@@ -209,14 +209,15 @@ impl Node {
         self.children.iter().map(|child| child.count).sum()
     }
 
-    /// Returns the most children of a node of that level.
+    /// Returns the largest number of children of a node on a level.
     pub(crate) fn capacity(page_bytes: usize, level: u8) -> usize {
         let child_bytes = if level == 0 { LEAF_CHILD_BYTES } else { INNER_CHILD_BYTES };
         (page_bytes / NODES_PER_PAGE - NODE_HEAD_BYTES) / child_bytes
     }
 
-    /// Returns the child that holds the record with `index` others of this node before it, and the number of the
-    /// child's records before it. Behind the last record, returns the place behind the last child's records.
+    /// Returns the child with the record that is after the first `index` records of this node, and the number of the
+    /// child's records before this record. If `index` is the number of all records, returns the place after the last
+    /// child's records.
     pub(crate) fn place(&self, index: u64) -> (usize, u64) {
         let mut before = 0;
         for (at, child) in self.children.iter().enumerate() {

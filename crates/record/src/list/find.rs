@@ -1,4 +1,4 @@
-//! From a number to a record, by the counts.
+//! Finds the record of a number by the counts in the nodes.
 
 use zerocopy::FromBytes;
 
@@ -8,14 +8,14 @@ use crate::locking::{Access, Purpose};
 use crate::snapshot::SnapshotAccess;
 use crate::{Error, Result};
 
-/// Upper bound of the levels of a list.
+/// An upper bound of the number of levels of a list.
 const LEVELS_MAX: u8 = 40;
 
 /// The entries of a list's tree, for a transaction or a snapshot.
 pub(crate) trait Entries {
     /// Reads the head or a node. Locks only the database, at least in an intention mode.
     fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// Reads a record, locked for reading where locks are taken.
+    /// Reads a record. In a transaction, locks the record for reading.
     fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
     /// Returns the list.
     fn list(&self) -> &Database;
@@ -84,8 +84,8 @@ pub(super) struct Step {
     pub(super) at: usize,
 }
 
-/// Returns the path to the record that has `index` others before it, or to the place behind the last; root first. Empty
-/// for an empty list.
+/// Returns the path from the root to the record after the first `index` records, or to the place after the last record.
+/// The path of an empty list is empty.
 pub(super) fn descend(entries: &impl Entries, head: &Head, index: u64) -> Result<Vec<Step>> {
     let (mut steps, mut index): (Vec<Step>, u64) = (Vec::new(), index);
     let mut child = Child { id: head.root.get(), count: head.count.get() };
@@ -95,7 +95,7 @@ pub(super) fn descend(entries: &impl Entries, head: &Head, index: u64) -> Result
             steps.last().map_or(node.level < LEVELS_MAX, |above| above.node.level.checked_sub(1) == Some(node.level));
         if !is_below || node.count() != child.count {
             let what = format!("node {} of level {} counts {} records", child.id, node.level, node.count());
-            return Err(damaged(entries.list(), format!("{what}, and above it stand {}", child.count)));
+            return Err(damaged(entries.list(), format!("{what}, and the node above states {}", child.count)));
         }
         let (at, rest) = node.place(index);
         let next = node.children.get(at).copied();
@@ -138,7 +138,7 @@ pub(super) fn stretch(entries: &impl Entries, number: u64) -> Result<Option<Stre
     Ok(Some(Stretch { first: number - leaf.at as u64, ids }))
 }
 
-/// Reads a record whose id stands in a node.
+/// Reads a record whose id is in a node.
 pub(super) fn record_of<R>(entries: &impl Entries, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
     entries.record(id, read)?.ok_or_else(|| damaged(entries.list(), format!("the record with id {id} is missing")))
 }
@@ -149,7 +149,7 @@ pub(super) fn get<R>(entries: &impl Entries, number: u64, read: impl FnOnce(&[u8
     id.map(|id| record_of(entries, id, read)).transpose()
 }
 
-/// Returns the notes on a text file; `None` if the list never read or wrote one.
+/// Returns the notes on a text file; `None` if the list never read or wrote a text file.
 pub(super) fn text_note(entries: &impl Entries) -> Result<Option<TextNotes>> {
     check_list(entries.list())?;
     let Some(bytes) = entries.inner(&TEXT_KEY)? else { return Ok(None) };
@@ -157,7 +157,7 @@ pub(super) fn text_note(entries: &impl Entries) -> Result<Option<TextNotes>> {
     note.map(Some).map_err(|_| damaged(entries.list(), "its note about its text file contradicts itself"))
 }
 
-/// The reading calls, for both kinds of access.
+/// The calls that read, for transactions and for snapshots.
 macro_rules! reads {
     ($access:ty) => {
         impl $access {
@@ -170,9 +170,10 @@ macro_rules! reads {
                 Ok(head(self)?.count.get())
             }
 
-            /// Passes the record of that number, from 1, to `read`; `None` if there is no such record.
+            /// Passes the record with a number (from 1) to `read`. Returns `None` if there is no such record.
             ///
-            /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
+            /// A page may be latched while `read` runs: `read` may copy or inspect the record, and calls no other
+            /// function of the library (PROTOCOLS D12).
             ///
             /// # Errors
             /// As [`list_count`](Self::list_count).
@@ -188,7 +189,7 @@ macro_rules! reads {
                 stretch(self, number)
             }
 
-            /// Passes the record of an id of a stretch to `read`.
+            /// Passes the record with an id of a stretch to `read`.
             ///
             /// # Errors
             /// As [`list_count`](Self::list_count).

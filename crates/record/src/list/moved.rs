@@ -1,15 +1,16 @@
 //! The present number of a record that other transactions may have renumbered: for cursors that outlive transactions.
 //!
-//! No entry leads from a record's id up to its number: such an entry would need a change in each insertion. So the
-//! search starts at the record's old number and goes to both sides, a leaf at a time. It costs nothing extra if nothing
-//! was renumbered. Otherwise its cost is the number of leaves that the record has moved over.
+//! No entry leads from a record's id to its number: each insertion would have to change such entries. So the search
+//! starts at the record's old number and reads the leaves on both sides, one after the other. If the record was not
+//! renumbered, the search costs nothing extra. Otherwise the cost is the number of leaves between the old and the new
+//! number.
 
 use super::entries::record_key;
 use super::find::{damaged, head, stretch, Entries, Stretch};
 use crate::locking::Access;
 use crate::Result;
 
-/// A number, with the ids at it and around it at an earlier moment.
+/// A number, with the ids that were at and around this number at an earlier moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The number.
@@ -23,12 +24,12 @@ pub struct Seen {
 pub enum Now {
     /// The record has this number.
     At(u64),
-    /// The record is gone. Its place is before the record with this number.
+    /// The record was deleted. Its place is before the record with this number.
     GoneBefore(u64),
 }
 
 impl Seen {
-    /// Returns the ids seen before the record, the record's own id, and the ids behind it.
+    /// Returns the ids seen before the record, the record's own id, and the ids seen after it.
     fn ids(&self) -> Option<(&[u64], u64, &[u64])> {
         let at = usize::try_from(self.number.checked_sub(self.stretch.first)?).ok()?;
         let (before, rest) = self.stretch.ids.split_at_checked(at)?;
@@ -37,7 +38,7 @@ impl Seen {
     }
 }
 
-/// Returns the present number of a record; `None` if the record is gone.
+/// Returns the present number of a record; `None` if the record was deleted.
 fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> {
     let count = head(entries)?.count.get();
     let of = |found: &Stretch| {
@@ -71,10 +72,10 @@ fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> 
 }
 
 impl Access<'_> {
-    /// Returns the present place of a record seen earlier. A deleted record leaves its place behind the nearest record
-    /// that was seen before it and still exists, so that a later insertion there comes next. If no such record exists,
-    /// the place is before the nearest existing record that was seen behind it. If all seen records are gone, the place
-    /// is the old number.
+    /// Returns the present place of a record seen earlier. The place of a deleted record is after the nearest existing
+    /// record that was seen before it, so that the cursor next returns a record inserted there. If there is no such
+    /// record, the place is before the nearest existing record that was seen after it. If all seen records were
+    /// deleted, the place is the old number.
     ///
     /// # Errors
     /// As [`Access::list_count`].

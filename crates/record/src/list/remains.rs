@@ -1,15 +1,15 @@
 //! The remains of a damaged list, and the order in which salvage returns its records.
 //!
-//! A record's entry does not contain its number: the number is the place among the children of nodes. So lost nodes
-//! lose the order of the records below them. The known order stays: the order of the nodes that the head leads to, and
-//! below a lost node, the order of each of its children. A record that no node leads to is placed behind the record
-//! with the next lower id. In a list that only grew at its end, that place is the record's true place.
+//! A record's entry does not contain its number: the nodes define the order of records. If a node is lost, the order of
+//! the records below it is partly lost. Salvage keeps the known order: the order of the nodes to which the head leads,
+//! and below a lost node the order within each of its children. A record to which no node leads is placed after the
+//! record with the next lower id. In a list that only grew at its end, that place is the record's true place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::entries::{Head, Node};
 
-/// The found entries of a list. Of several entries with one key the last one found counts.
+/// The found entries of a list. If several entries with the same key were found, the last one is used.
 #[derive(Default)]
 pub struct Remains {
     root: Option<u64>,
@@ -22,7 +22,7 @@ pub struct Remains {
 pub struct Order {
     /// The records' ids.
     pub ids: Vec<u64>,
-    /// Number of them whose true place is unknown.
+    /// The number of records whose true place is unknown.
     pub guessed: u64,
 }
 
@@ -51,8 +51,8 @@ impl Remains {
         if let Some(root) = self.root {
             walk.below(root, None, &mut known);
         }
-        // The pieces behind each placed record, by the id of each piece's first record. Key 0 holds the pieces before
-        // all.
+        // The pieces to put after each placed record, by the id of each piece's first record. Key 0 has the pieces that
+        // come before all placed records.
         let mut behind: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
         let in_place = walk.placed.clone();
         let mut put = |piece: Vec<u64>| {
@@ -95,7 +95,7 @@ impl Walk<'_> {
     /// Appends the records below a node, in order, that were found and not placed before.
     fn below(&mut self, id: u64, level: Option<u8>, ids: &mut Vec<u64>) {
         let Some(node) = self.remains.nodes.get(&id) else { return };
-        // Each level is one lower, so the recursion ends for any nodes.
+        // The level of each child is one lower, so the recursion ends even for damaged nodes.
         if level.is_some_and(|level| level != node.level) || !self.nodes.insert(id) {
             return;
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use zerocopy::IntoBytes;
 
-    /// Records 1 to 9 in the order 1 2 3, 9 4 5, 6 7 8, under the leaves 11, 12 and 13 and the root 20.
+    /// Returns records 1 to 9 in the order 1 2 3, 9 4 5, 6 7 8, under the leaves 11, 12 and 13 and the root 20.
     fn whole() -> Remains {
         let mut remains = Remains::default();
         remains.head(Head { next_id: 30.into(), count: 9.into(), root: 20.into(), ..Head::new() }.as_bytes());

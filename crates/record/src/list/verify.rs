@@ -1,4 +1,5 @@
-//! Verification of a list: the checks of any tree, then that the counts are right and every entry is counted once.
+//! Verification of a list: the checks of any B-tree, then checks that the counts are right and every entry is counted
+//! once.
 
 use std::collections::HashSet;
 
@@ -12,10 +13,11 @@ use crate::btree::BtreeCursor;
 use crate::locking::{Access, Purpose};
 use crate::Result;
 
-/// Verifies a list. Keeps the list from being changed until the transaction ends.
+/// Verifies a list. Locks the list so that no other transaction changes it until this transaction ends.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage, or the database cannot be locked. Damage is a finding.
+/// A page cannot be read for a reason other than damage, or the database cannot be locked. Damage is no error, but a
+/// finding in the result.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     check_list(access.database())?;
     access.lock_database(Mode::S)?;
@@ -58,7 +60,7 @@ impl Counting<'_, '_> {
     /// Checks a node with the expected level, if known, and the expected count.
     fn node(&mut self, id: u64, level: Option<u8>, count: u64) -> Result<()> {
         if !self.nodes.insert(id) {
-            self.findings.push(format!("two ways lead to node {id} of the list"));
+            self.findings.push(format!("two nodes or two places of a node lead to node {id} of the list"));
             return Ok(());
         }
         let Some(bytes) = self.read(&node_key(id))? else {
@@ -70,12 +72,15 @@ impl Counting<'_, '_> {
             return Ok(());
         };
         if level.is_some_and(|level| level != node.level) {
-            self.findings.push(format!("node {id} of the list is of level {}, and another was expected", node.level));
+            self.findings
+                .push(format!("node {id} of the list has level {}, and another level was expected", node.level));
             return Ok(());
         }
         if node.count() != count {
-            self.findings
-                .push(format!("node {id} of the list counts {} records, and above it stand {count}", node.count()));
+            self.findings.push(format!(
+                "node {id} of the list counts {} records, and the node above states {count}",
+                node.count()
+            ));
         }
         let most = Node::capacity(self.access.database().page_bytes(), node.level);
         if node.children.len() > most {
@@ -93,7 +98,7 @@ impl Counting<'_, '_> {
         Ok(())
     }
 
-    /// Checks that the tree holds exactly the counted entries.
+    /// Checks that the tree has exactly the counted entries.
     fn entries(&mut self, head: &Head) -> Result<()> {
         let (mut nodes, mut records) = (0, 0);
         let mut cursor = BtreeCursor::new(*self.access).without_values();
@@ -114,10 +119,10 @@ impl Counting<'_, '_> {
                 _ => records += 1,
             }
             if !is_known {
-                self.findings.push(format!("the {kind} with id {id} is in no place of the list"));
+                self.findings.push(format!("no node of the list leads to the {kind} with id {id}"));
             }
             if id == 0 || id >= head.next_id.get() {
-                self.findings.push(format!("the {kind} with id {id} has an id that was never given"));
+                self.findings.push(format!("the {kind} with id {id} has an id that the list has not yet assigned"));
             }
         }
         if nodes < self.nodes.len() || records < self.records.len() {

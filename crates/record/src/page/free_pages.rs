@@ -1,7 +1,8 @@
-//! The meta page (page 1), and the pages that a file can allocate: the free list, then those beyond its last page.
+//! The meta page (page 1), and the pages that a file can allocate: first the free list, then pages beyond the file's
+//! last page.
 //!
-//! Every record that first uses a page states the meta page's contents afterwards (PROTOCOLS T1). So the allocation of
-//! a page and its first use are one action, and neither is lost or done twice.
+//! Every log record that first uses a page states the meta page's contents after the allocation (PROTOCOLS T1). So the
+//! allocation of a page and its first use are one action, and neither is lost or done twice.
 
 use rio::planted;
 use zerocopy::little_endian::U32;
@@ -26,9 +27,9 @@ const END: usize = AT + size_of::<Meta>();
 pub struct Meta {
     /// 32: the number of the next never-used page.
     pub page_count: U32,
-    /// 36: the first free page, zero for none; each leads to the next.
+    /// 36: the first free page, zero for none. Each free page leads to the next.
     pub free_head: U32,
-    /// 40: recno: the last page with records. Else zero.
+    /// 40: in a recno file, the last page with records; otherwise zero.
     pub tail_page: U32,
     /// 44: zero.
     pub unused: U32,
@@ -46,7 +47,7 @@ impl Meta {
     }
 }
 
-/// Makes the meta page new.
+/// Makes a new meta page.
 pub fn make_new(page: &mut PageMut<'_, '_>, file: u32, meta: Meta) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, META_PAGE, PageKind::Meta as u8, 0);
@@ -60,7 +61,7 @@ fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut Meta)) -> Result<(), D
     Ok(())
 }
 
-/// Redoes the meta page's part of a record that uses new pages.
+/// Redoes, on the meta page, a log record that uses new pages.
 ///
 /// # Errors
 /// The page is no meta page.
@@ -73,7 +74,7 @@ pub fn set_allocated(page: &mut PageMut<'_, '_>, free_head: u32, page_count: u32
     })
 }
 
-/// Redoes the meta page's part of a record that frees pages.
+/// Redoes, on the meta page, a log record that frees pages.
 ///
 /// # Errors
 /// The page is no meta page.
@@ -81,7 +82,7 @@ pub fn set_free_head(page: &mut PageMut<'_, '_>, free_head: u32) -> Result<(), D
     set(page, |meta| meta.free_head = free_head.into())
 }
 
-/// Redoes the meta page's part of a record that begins another page of a recno file.
+/// Redoes, on the meta page, a log record that begins another page of a recno file.
 ///
 /// # Errors
 /// The page is no meta page.

@@ -14,7 +14,7 @@ use libtp_txn::Damage;
 
 /// A new file gets its meta page and, if it is a B-tree, its root. Roles: the meta page, the root. No undo.
 pub const FORMAT: u16 = 80;
-/// A new page takes a piece of a long value. Roles: the page, the meta page. Undo: the page is free again.
+/// A new page gets a piece of a long value. Roles: the page, the meta page. Undo: the page is freed.
 pub const WRITE_PIECE: u16 = 81;
 /// The compensation of [`WRITE_PIECE`]. Roles: the page, the meta page.
 pub const FREE_PAGE: u16 = 82;
@@ -42,7 +42,7 @@ body! {
         page_count: U32,
         /// 16: the next page of the chain, zero for the last.
         next: U32,
-        /// 20: on the first page of a chain, the first page of the chain that it replaces; else zero.
+        /// 20: on the first page of a chain, the first page of the chain that it replaces; otherwise zero.
         older_first: U32,
         /// 24: the last page of the replaced chain.
         older_last: U32,
@@ -87,7 +87,7 @@ pub fn redo_write_piece(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body
         0 => {
             let packed = record.page.get();
             if piece.len() > overflow::piece_capacity(page.bytes().len()) {
-                return Err(Damage(format!("a piece of {} bytes does not fit it", piece.len())));
+                return Err(Damage(format!("a piece of {} bytes does not fit on it", piece.len())));
             }
             let header = ChainHeader {
                 next: record.next,
@@ -118,7 +118,7 @@ pub fn redo_free_page(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: 
     }
 }
 
-/// Returns the body of a new file's record.
+/// Returns the body of the log record that makes a new file.
 pub fn encode_format(file: u32, root: u32, page_count: u32) -> Vec<u8> {
     let page = (u64::from(file) << 32) | u64::from(META_PAGE);
     Format { page: page.into(), root: root.into(), page_count: page_count.into() }.as_bytes().to_vec()

@@ -3,10 +3,11 @@
 //! Paper: LIBTP 3.1.2 (Lehman and Yao's tree: right links and high keys). The common header has the kind byte for a
 //! B-tree, and the level above the leaves.
 //!
-//! Leaf cell: `[LSN and flags 8][stored bytes 2][room 2][key behind the prefix][stored value][slack]`. Room is the size
-//! to which the value may grow in place. Room never shrinks while the transaction that gave it up may still want it
-//! back (PROTOCOLS T4). Inner cell: `[child page 4][key behind the prefix]`. A child holds the keys from its own key up
-//! to the next child's key. The first child of a page has no key: it holds all keys below the second child's.
+//! Leaf cell: `[LSN and flags 8][stored bytes 2][room 2][key after the prefix][stored value][slack]`. Room is the
+//! length to which the value may grow in place. Room never shrinks while the undo of a change that made the value
+//! shorter may need it (PROTOCOLS T4). Inner cell: `[child page 4][key after the prefix]`. A child holds the keys from
+//! its own key up to the next child's key. The first child of a page has no key: it holds all keys below the second
+//! child's key.
 
 use std::cmp::Ordering;
 
@@ -41,22 +42,22 @@ const _: () = assert!(size_of::<LeafCell>() == LEAF_CELL_HEAD);
 /// A record on a leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'p> {
-    /// The LSN of its last change; `Lsn::NONE` if its insertion was undone.
+    /// The LSN of the record's last change; `Lsn::NONE` if its insertion was undone.
     pub lsn: Lsn,
-    /// Ghost, overflow, replaced.
+    /// The record's flags.
     pub flags: RecordFlags,
     /// The stored value, including references.
     pub stored: &'p [u8],
-    /// Bytes to which it may grow in place.
+    /// The number of bytes to which the stored value may grow in place.
     pub room: usize,
-    /// Where the cell begins on the page.
+    /// The offset of the cell on the page.
     pub cell_at: usize,
-    /// Where the stored value begins on the page.
+    /// The offset of the stored value on the page.
     pub stored_at: usize,
 }
 
 impl Record<'_> {
-    /// Whether the cell is a key without a record.
+    /// Returns whether this is a ghost: a key without a record.
     #[inline]
     pub fn is_ghost(&self) -> bool {
         self.flags.has(RecordFlags::GHOST)
@@ -96,8 +97,8 @@ impl<'p> Node<'p> {
         Some(Node { page: Slotted::over(page)?, level })
     }
 
-    /// Reads a page that holds records in key order: of a B-tree, or of a bucket of a hash file, which has the same
-    /// fields and cells. Returns `None` for another page.
+    /// Reads a page of a B-tree, or of a bucket of a hash file, which has the same fields and cells. Returns `None` for
+    /// any other page.
     pub fn over_records(page: &'p [u8]) -> Option<Node<'p>> {
         if page_header::kind(page) == PageKind::Hash as u8 {
             return Some(Node { page: Slotted::over(page)?, level: page_header::level(page) });
@@ -116,19 +117,19 @@ impl<'p> Node<'p> {
         self.level
     }
 
-    /// Whether the page holds records.
+    /// Returns whether the page is a leaf, which has records.
     #[inline]
     pub fn is_leaf(&self) -> bool {
         self.level == 0
     }
 
-    /// Whether the page's right neighbour is not yet posted in the parent.
+    /// Returns whether the page's right neighbour is not yet posted in the parent.
     #[inline]
     pub fn is_incomplete(&self) -> bool {
         self.header().flags.get() & Flags::INCOMPLETE != 0
     }
 
-    /// Whether the page was emptied and unlinked.
+    /// Returns whether the page was emptied and unlinked.
     #[inline]
     pub fn is_deleted(&self) -> bool {
         self.header().flags.get() & Flags::DELETED != 0
@@ -156,21 +157,21 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// Returns the first slot whose key is not below `key`, and whether both are equal. The key lies in the page's
-    /// range.
+    /// Returns the first slot whose key is not below `key`, and whether both keys are equal. `key` must be in the
+    /// page's range.
     #[inline]
     pub fn find(&self, key: &[u8]) -> (usize, bool) {
         self.find_inlined(key)
     }
 
-    /// As [`Node::find`], for the way down the tree.
+    /// As [`Node::find`], inlined for the descent of the tree.
     #[inline(always)]
     pub(crate) fn find_inlined(&self, key: &[u8]) -> (usize, bool) {
         self.page.lower_bound::<false>(key, self.cell_head(), self.first_key(), 0)
     }
 
-    /// As [`Node::find`] without the flag, where all slots before `near` are known to be below the key. Fast if the
-    /// slot is at `near` or a few behind.
+    /// As [`Node::find`] without the flag, for a caller that knows that all slots before `near` are below the key. Fast
+    /// if the slot is `near` or one of the next few slots.
     #[inline]
     pub fn find_near(&self, key: &[u8], near: usize) -> usize {
         self.page.lower_bound::<true>(key, self.cell_head(), self.first_key(), near).0
@@ -182,7 +183,7 @@ impl<'p> Node<'p> {
         usize::from(!self.is_leaf())
     }
 
-    /// Returns the slot of the child that holds `key`, which lies in the page's range.
+    /// Returns the slot of the child that holds `key`, which must be in the page's range.
     #[inline]
     pub fn child_slot(&self, key: &[u8]) -> usize {
         Node::child_slot_at(self.find(key))
@@ -198,12 +199,13 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// Returns the number of bytes behind the prefix that heads may skip once a key with this suffix is on the page.
+    /// Returns the number of bytes after the prefix that heads may skip when a key with this suffix is added to the
+    /// page.
     pub fn skip_with(&self, suffix: &[u8]) -> usize {
         self.page.skip_with(suffix, self.cell_head(), self.first_key())
     }
 
-    /// Returns the slots with heads that begin `skip` bytes behind the prefix.
+    /// Returns the slots with heads that begin `skip` bytes after the prefix.
     pub fn with_heads_behind(&self, skip: usize) -> Vec<Slot> {
         self.page.with_heads_behind(skip, self.cell_head(), self.first_key())
     }
@@ -228,7 +230,7 @@ impl<'p> Node<'p> {
         SplitKey { prefix: self.prefix(), suffix }
     }
 
-    /// Returns where the cell of a slot begins; zero if there is no such slot.
+    /// Returns the offset of the cell of a slot; zero if there is no such slot.
     #[inline]
     pub fn cell_at(&self, slot: usize) -> usize {
         self.slots().get(slot).map_or(0, |entry| usize::from(entry.offset.get()))
@@ -256,20 +258,20 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// Returns the bytes of a new record, with its slot.
+    /// Returns the number of bytes that a new record needs, with its slot.
     #[inline]
     pub fn record_need(&self, key_bytes: usize, stored_bytes: usize) -> usize {
         let prefix = usize::from(self.header().prefix_bytes.get());
         SLOT_BYTES + LEAF_CELL_HEAD + key_bytes.saturating_sub(prefix) + stored_bytes
     }
 
-    /// Returns the bytes of a new downlink, with its slot.
+    /// Returns the number of bytes that a new downlink needs, with its slot.
     pub fn child_need(&self, key_bytes: usize) -> usize {
         let prefix = usize::from(self.header().prefix_bytes.get());
         SLOT_BYTES + INNER_CELL_HEAD + key_bytes.saturating_sub(prefix)
     }
 
-    /// Whether the stored value at `slot` may change to `stored_bytes` bytes on this page.
+    /// Returns whether this page has room to change the stored value at `slot` to `stored_bytes` bytes.
     #[inline]
     pub fn fits_change(&self, slot: usize, stored_bytes: usize) -> bool {
         let Some(record) = self.record(slot) else { return false };
@@ -279,7 +281,8 @@ impl<'p> Node<'p> {
         record.cell_bytes() - record.room + stored_bytes <= self.free_bytes() + record.cell_bytes()
     }
 
-    /// Whether a key lies below this page's range, as far as the low fence shows. Then the search went wrong.
+    /// Returns whether a key is below this page's range, as far as the stored low fence shows. A correct search never
+    /// comes to such a page.
     pub fn is_below(&self, key: &[u8]) -> bool {
         let low = self.low();
         key.get(..low.len().min(key.len())).unwrap_or_default().cmp(low) == Ordering::Less

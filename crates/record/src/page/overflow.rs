@@ -5,9 +5,9 @@
 //! | common | next | bytes | older bytes | older first | older last | the piece, to the page's end |
 //! ```
 //!
-//! `next` stands where a free page keeps its own link, so one store at its end puts a whole chain into the free list.
-//! The first page of a chain also names the chain it replaced, until that is freed: a record that changes many times in
-//! one transaction loses none of its chains (see btree/long_value.rs).
+//! `next` is at the offset of a free page's link. So one store into the last page of a chain puts the whole chain into
+//! the free list. The first page of a chain also names the chain that it replaced, until the replaced chain is freed.
+//! So no chain is lost if a record changes many times in one transaction (see btree/long_value.rs).
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,12 +16,12 @@ use crate::page::PageKind;
 use crate::page_header;
 use libtp_buffer::PageMut;
 
-/// Where the header of overflow and free pages begins.
+/// The offset of the header of overflow and free pages.
 pub const HEADER_AT: usize = 32;
-/// Where the piece begins.
+/// The offset of the piece.
 pub const PIECE_AT: usize = 56;
 
-/// Bytes 32 to 55 of an overflow page; of a free page only the first field counts.
+/// Bytes 32 to 55 of an overflow page. On a free page only the first field is used.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct ChainHeader {
@@ -29,9 +29,9 @@ pub struct ChainHeader {
     pub next: U32,
     /// 36: bytes of the piece on this page.
     pub piece_bytes: U32,
-    /// 40: on the first page of a chain, the value bytes of the chain it replaced.
+    /// 40: on the first page of a chain, the number of value bytes of the chain that it replaced.
     pub older_bytes: U64,
-    /// 48: the replaced chain's first page, zero if it replaced none.
+    /// 48: the replaced chain's first page, zero if no chain was replaced.
     pub older_first: U32,
     /// 52: the replaced chain's last page.
     pub older_last: U32,
@@ -39,7 +39,7 @@ pub struct ChainHeader {
 
 const _: () = assert!(size_of::<ChainHeader>() == PIECE_AT - HEADER_AT);
 
-/// Reference to the chain of a value too long for a leaf. The record stores it in place of the value.
+/// A reference to the chain of a value that is too long for a leaf. The record stores it in place of the value.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ChainRef {
@@ -62,7 +62,7 @@ impl ChainRef {
     }
 }
 
-/// Returns the value bytes that one page of that size takes.
+/// Returns the number of value bytes that fit on a page of this size.
 pub fn piece_capacity(page_bytes: usize) -> usize {
     page_bytes - PIECE_AT
 }
@@ -76,13 +76,13 @@ pub fn header(page: &[u8]) -> Option<&ChainHeader> {
     ChainHeader::ref_from_bytes(page.get(HEADER_AT..PIECE_AT)?).ok()
 }
 
-/// Returns the piece on an overflow page; `None` for another page or an impossible length.
+/// Returns the piece on an overflow page; `None` for any other page, or if the length is impossible.
 pub fn piece(page: &[u8]) -> Option<&[u8]> {
     let bytes = header(page)?.piece_bytes.get() as usize;
     page.get(PIECE_AT..)?.get(..bytes)
 }
 
-/// Makes a page new with one piece of a value. The piece fits the page.
+/// Makes a new page with one piece of a value. The piece must fit on the page.
 pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), header: ChainHeader, piece: &[u8]) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Overflow as u8, 0);
@@ -90,8 +90,8 @@ pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), header: 
     bytes[PIECE_AT..PIECE_AT + piece.len()].copy_from_slice(piece);
 }
 
-/// Turns a page into a free one that leads to `next`. The old bytes need no before-image: no page leads here, and the
-/// freeing record is in the log before the first store.
+/// Makes a page a free page that leads to `next`. The old bytes need no before-image: no page leads to this page, and
+/// the log record of the freeing is in the log before the first store.
 pub fn make_free(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), next: u32) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Free as u8, 0);
@@ -103,7 +103,7 @@ pub fn set_next(page: &mut PageMut<'_, '_>, next: u32) {
     page.range(HEADER_AT..HEADER_AT + 4).copy_from_slice(&next.to_le_bytes());
 }
 
-/// Records on the first page of a chain which chain it replaced.
+/// Stores on the first page of a chain a reference to the chain that it replaced.
 pub fn set_older(page: &mut PageMut<'_, '_>, older: ChainRef) {
     let bytes = page.range(HEADER_AT + 8..PIECE_AT);
     bytes[..8].copy_from_slice(older.bytes.as_bytes());

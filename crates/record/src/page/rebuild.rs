@@ -1,7 +1,7 @@
-//! Writes a B-tree page as a whole: new, compacted, split, or with other fences.
+//! Writes a B-tree page as a whole: a new page, or a page that is compacted, split, or gets other fences.
 //!
 //! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs are copied, unless the caller changes
-//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that doing and redoing give the same image.
+//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that a change and its redo give the same image.
 
 use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
@@ -13,7 +13,7 @@ use libtp_buffer::PageMut;
 use libtp_txn::Damage;
 use zerocopy::IntoBytes;
 
-/// The stored low fence is at most this part of a page: it only serves the common prefix.
+/// The stored low fence has at most the page size divided by this number: it is needed only for the common prefix.
 const LOW_PART: usize = 16;
 
 /// Everything about a B-tree page except its cells.
@@ -25,11 +25,11 @@ pub struct Frame {
     pub right: u32,
     /// [`Flags`](crate::page::slotted::Flags).
     pub flags: u16,
-    /// An unlinked page that this page still leads to, zero for none.
+    /// An unlinked page, not yet free, that this page names; zero for none.
     pub unlinked: u32,
-    /// Inclusive lower bound of the keys; may be cut short.
+    /// The inclusive lower bound of the keys; it may be truncated.
     pub low: Vec<u8>,
-    /// Exclusive upper bound of the keys; empty for no limit.
+    /// The exclusive upper bound of the keys; empty if there is no upper bound.
     pub high: Vec<u8>,
 }
 
@@ -47,47 +47,47 @@ impl Frame {
         }
     }
 
-    /// Returns the part of the low fence that a page of that size stores.
+    /// Returns the part of the low fence that a page of this size stores.
     pub fn low_stored(low: &[u8], page_bytes: usize) -> &[u8] {
         &low[..low.len().min(page_bytes / LOW_PART)]
     }
 
-    /// Whether a fence is above a page's low fence, whose stored part is `low`.
+    /// Returns whether a fence is above a page's low fence, of which `low` is the stored part.
     pub fn is_above_low(fence: &[u8], low: &[u8], page_bytes: usize) -> bool {
         fence > low && !(Frame::may_be_cut(low, page_bytes) && fence.starts_with(low))
     }
 
-    /// Whether a stored low fence may be cut short.
+    /// Returns whether a stored low fence may be truncated.
     pub fn may_be_cut(low: &[u8], page_bytes: usize) -> bool {
         low.len() == page_bytes / LOW_PART
     }
 
-    /// Returns the number of bytes that all keys between these fences begin with.
+    /// Returns the length of the common prefix of all keys between these fences.
     pub fn prefix_bytes(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
         common_prefix(Frame::low_stored(low, page_bytes), high)
     }
 
-    /// Returns the bytes of a page for slots and cells.
+    /// Returns the number of bytes of a page for slots and cells.
     pub fn room(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
         page_bytes.saturating_sub(slots_at(high.len(), Frame::low_stored(low, page_bytes).len()))
     }
 }
 
-/// A cell on its way to a page.
+/// A cell that will be put on a page.
 #[derive(Clone, Copy)]
 pub enum Cell<'c> {
     /// A record.
     Record {
-        /// Its key.
+        /// The record's key.
         key: SplitKey<'c>,
-        /// The beginning of its cell.
+        /// The beginning of the record's cell.
         head: LeafCell,
         /// The stored value.
         stored: &'c [u8],
     },
     /// A downlink.
     Child {
-        /// The lower bound of its range; ignored for the first child of a page.
+        /// The lower bound of the child's range; ignored for the first child of a page.
         key: SplitKey<'c>,
         /// The child's page number.
         child: u32,
@@ -146,10 +146,10 @@ fn number(value: usize) -> Result<u16, Damage> {
 }
 
 impl<'b> PageWriter<'b> {
-    /// Begins to write a page, whose common header is in place, with these fences and links.
+    /// Begins to write a page with these fences and links. The page already has its common header.
     ///
     /// # Errors
-    /// The fences do not fit the page.
+    /// The fences do not fit on the page.
     pub fn begin(bytes: &'b mut [u8], frame: &Frame) -> Result<PageWriter<'b>, Damage> {
         let page_bytes = bytes.len();
         let low = Frame::low_stored(&frame.low, page_bytes);
@@ -205,7 +205,7 @@ impl<'b> PageWriter<'b> {
         if let Cell::Record { stored, .. } = cell {
             write(stored);
         }
-        // The slack is zeros, so that an image depends on the records alone.
+        // The slack is zeros, so that an image depends only on the records.
         self.bytes[place..at + bytes].fill(0);
         let head = head_of(&self.bytes[key_at..key_at + suffix.bytes()]);
         let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.bytes())?.into(), head: head.into() };
@@ -218,7 +218,7 @@ impl<'b> PageWriter<'b> {
     /// Stores the header, and lets heads skip the bytes that all keys share. The page is complete then.
     ///
     /// # Errors
-    /// Does not fail for a page that took its cells.
+    /// Does not fail if the cells fitted on the page.
     pub fn finish(mut self) -> Result<(), Damage> {
         let slots_end = self.header.slots_at() + SLOT_BYTES * self.count;
         self.bytes[slots_end..self.heap_start].fill(0);
@@ -240,7 +240,7 @@ impl<'b> PageWriter<'b> {
     }
 }
 
-/// Makes a page new: an empty B-tree page with this frame.
+/// Makes a new, empty B-tree page with this frame.
 ///
 /// # Errors
 /// The fences do not fit the page.
@@ -255,7 +255,7 @@ pub fn make_new<'b>(
     PageWriter::begin(bytes, frame)
 }
 
-/// Writes a page again, with another frame. `edit` passes the wanted form of each cell to the writer.
+/// Rewrites a page with another frame. `edit` passes the wanted form of each cell to the writer.
 ///
 /// # Errors
 /// The page is no B-tree page, or the result does not fit.
@@ -269,13 +269,14 @@ pub fn rebuild(
     let length = old.len();
     let mut writer = PageWriter::begin(page.range(0..length), frame)?;
     for slot in 0..node.count() {
-        let cell = Cell::at(&node, slot).ok_or_else(|| Damage(format!("slot {slot} leads outside the heap")))?;
+        let cell = Cell::at(&node, slot)
+            .ok_or_else(|| Damage(format!("the cell at slot {slot} is outside the page's heap")))?;
         edit(slot, cell, &mut writer)?;
     }
     writer.finish()
 }
 
-/// Writes a page again without its garbage.
+/// Rewrites a page without its garbage.
 ///
 /// # Errors
 /// The page is no B-tree page.

@@ -1,14 +1,14 @@
-//! A page of a recno file: records of one length side by side, each behind its LSN.
+//! A page of a recno file: an array of records of one length, each after its LSN.
 //!
-//! Paper: LIBTP 4.4, "fixed length recno". Record `n` (from 1) stands on page `2 + (n - 1) / per page`, at slot `(n -
-//! 1) % per page`: no search, no splits, no moves.
+//! Paper: LIBTP 4.4, "fixed length recno". Record `n` (from 1) is on page `2 + (n - 1) / per page`, in slot `(n - 1) %
+//! per page`. So there are no searches, splits or moves.
 //!
 //! ```text
 //! 0       32     36             40          48
 //! | common | used | record bytes | unused 8 | slot 0: [LSN and flags 8][record] | slot 1 ...
 //! ```
 //!
-//! A slot of zeros was never used. A slot with the ghost flag holds no record, and zeros for bytes.
+//! A slot of zeros was never used. A slot with the ghost flag has no record; its bytes are zeros.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -20,9 +20,9 @@ use crate::page_header;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 
-/// Where the header begins.
+/// The offset of the header.
 pub const HEADER_AT: usize = 32;
-/// Where the slots begin.
+/// The offset of the first slot.
 pub const SLOTS_AT: usize = 48;
 /// Bytes of a slot before the record.
 pub const SLOT_HEAD: usize = 8;
@@ -59,7 +59,7 @@ impl Arithmetic {
         (record_bytes != 0 && per_page != 0).then_some(Arithmetic { record_bytes, per_page })
     }
 
-    /// Returns the page and slot of a record; `None` if no page has such a number.
+    /// Returns the page and slot of a record; `None` if the record's page number would be too large.
     #[inline]
     pub fn place(&self, number: u64) -> Option<(u32, usize)> {
         let index = number.checked_sub(1)?;
@@ -77,16 +77,16 @@ impl Arithmetic {
 /// A slot of a recno page.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'p> {
-    /// The LSN of its last change; `Lsn::NONE` if it was never used, or its insertion was undone.
+    /// The LSN of the slot's last change; `Lsn::NONE` if the slot was never used, or its insertion was undone.
     pub lsn: Lsn,
-    /// Its flags.
+    /// The flags of the record.
     pub flags: RecordFlags,
-    /// Its bytes.
+    /// The bytes of the record.
     pub bytes: &'p [u8],
 }
 
 impl Slot<'_> {
-    /// Whether the slot holds a record.
+    /// Returns whether the slot has a record.
     #[inline]
     pub fn is_record(&self) -> bool {
         !self.lsn.is_none() && !self.flags.has(RecordFlags::GHOST)
@@ -142,14 +142,14 @@ impl<'p> RecnoPage<'p> {
         (self.page.len() - SLOTS_AT) / self.stride()
     }
 
-    /// Returns where a slot begins, if the page has it.
+    /// Returns the offset of a slot, if the page has the slot.
     #[inline]
     pub fn slot_at(&self, slot: usize) -> Option<usize> {
         let at = slot.checked_mul(self.stride())?.checked_add(SLOTS_AT)?;
         (at.checked_add(self.stride())? <= self.page.len()).then_some(at)
     }
 
-    /// Returns a slot; `None` if the page does not have it.
+    /// Returns a slot; `None` if the page has no such slot.
     #[inline]
     pub fn slot(&self, slot: usize) -> Option<Slot<'p>> {
         let at = self.slot_at(slot)?;
@@ -160,7 +160,7 @@ impl<'p> RecnoPage<'p> {
     }
 }
 
-/// Makes a recno page new, without used slots.
+/// Makes a new recno page without used slots.
 pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), record_bytes: u32) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Recno as u8, 0);

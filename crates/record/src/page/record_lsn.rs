@@ -1,7 +1,7 @@
 //! The word that every record has in every access method: the LSN of its last change, and its flags.
 //!
-//! The LSN leads to the log record that made this version. That log record holds the version before and *its* LSN: the
-//! log is the version store. The undo of a change gives a record its old LSN back (PROTOCOLS S3).
+//! The LSN leads to the log record that made this version. That log record has the previous version and the LSN of the
+//! *previous* version: the log is the version store. The undo of a change restores the record's old LSN (PROTOCOLS S3).
 
 use libtp_log::Lsn;
 use libtp_txn::Damage;
@@ -13,7 +13,7 @@ pub struct RecordFlags(pub u8);
 impl RecordFlags {
     /// A plain record.
     pub const NONE: RecordFlags = RecordFlags(0);
-    /// Deleted, or its insertion undone, and still on the page: a key without a record.
+    /// A key without a record: the record was deleted, or its insertion was undone, and the key is still on the page.
     pub const GHOST: RecordFlags = RecordFlags(1);
     /// The stored value is (or begins with) a reference to a chain of overflow pages.
     pub const OVERFLOW: RecordFlags = RecordFlags(2);
@@ -21,13 +21,13 @@ impl RecordFlags {
     /// transaction has ended.
     pub const REPLACED: RecordFlags = RecordFlags(4);
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub fn has(self, other: RecordFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns the bits of both.
+    /// Returns the union of both sets of bits.
     #[inline]
     pub fn with(self, other: RecordFlags) -> RecordFlags {
         RecordFlags(self.0 | other.0)
@@ -58,7 +58,7 @@ pub fn pack_lsn(lsn: Lsn, flags: RecordFlags) -> u64 {
     (u64::from(flags.0) << LSN_BITS) | lsn.raw()
 }
 
-/// Returns the record LSN whose eighth a log record names.
+/// Returns the record LSN that is stored in a log record divided by eight.
 ///
 /// # Errors
 /// No log can reach that LSN: it has too many bits.
@@ -69,8 +69,8 @@ pub fn lsn_of_eighth(eighth: u64) -> Result<Lsn, Damage> {
     Err(Damage(format!("the log record names LSN 8 * {eighth} as an earlier LSN, which no log reaches")))
 }
 
-/// Unpacks the word. An LSN is a multiple of eight: the lowest three bits of a damaged word are left out, because log
-/// records hold the eighth of an LSN.
+/// Unpacks the word. An LSN is a multiple of eight, and log records store it divided by eight. So the lowest three
+/// bits, which only a damaged word has, are ignored.
 #[inline]
 pub fn unpack_lsn(word: u64) -> (Lsn, RecordFlags) {
     let [.., top] = word.to_le_bytes();

@@ -7,22 +7,24 @@
 //! | common | header | high | low | slot 0..n-1 -> |     free     | <- cells and garbage |
 //! ```
 //!
-//! Every key on the page lies in `[low, high)`, so all share the common prefix of low and high. The page stores it
+//! Every key on the page is in `[low, high)`, so all keys share the common prefix of low and high. The page stores it
 //! once, as the beginning of the high key. A slot holds the first four bytes after that prefix, the key's *head*,
-//! big-endian. Heads order as the bytes do, so a search seldom leaves the slot array. The fences stand next
-//! to the header because every search compares with the high key: one cache line less.
+//! big-endian. Heads have the order of the bytes, so a search seldom leaves the slot array. The fences are next
+//! to the header because every search compares its key with the high key: this saves a cache line.
 //!
-//! A page at the edge of the tree has one fence or none, and no prefix, though its keys may begin alike. So heads begin
-//! behind the bytes that the page's keys share at present. When a key that begins otherwise arrives, all heads are made
-//! anew and begin earlier.
+//! A page at the edge of the tree has one fence or no fence, and so no prefix, even if its keys have the same
+//! beginning. So heads begin after the bytes that the page's keys share at present. When a key with another beginning
+//! is inserted, all heads are rebuilt and begin earlier.
 //!
 //! Invariants
-//! 1. slots end at or below the heap start; cells lie between that and the end of the page.
+//! 1. slots end at or below the heap start; cells are between the heap start and the end of the page.
 //! 2. garbage bytes = heap bytes that belong to no cell.
 //! 3. prefix bytes <= high bytes, and <= low bytes.
-//! 4. every key (of an inner page: except the first) has at least prefix + skip bytes, and shares them.
+//! 4. every key (of an inner page: except the first) has at least prefix + skip bytes, which are equal in all these
+//!    keys.
 //!
-//! Reading never panics, whatever the bytes are. A part that does not fit reads as empty, and `verify` names it.
+//! Reading never panics, whatever the bytes are. A damaged part that would be outside the page reads as empty, and
+//! `verify` reports it.
 
 use std::cmp::Ordering;
 
@@ -30,9 +32,9 @@ use libtp_buffer::PageMut;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Where the slotted header begins: behind the common header.
+/// The offset of the slotted header: after the common header.
 pub const HEADER_AT: usize = 32;
-/// Where the fences begin: the high key, then the low fence, padded to a multiple of eight. The slots follow.
+/// The offset of the fences: the high key, then the low fence, padded to a multiple of eight. The slots follow.
 pub const FENCES_AT: usize = 64;
 /// Bytes of one slot.
 pub const SLOT_BYTES: usize = 8;
@@ -49,17 +51,17 @@ pub struct SlottedHeader {
     pub slot_count: U16,
     /// 42: see [`Flags`].
     pub flags: U16,
-    /// 44: where the lowest cell begins.
+    /// 44: the offset of the lowest cell.
     pub heap_start: U32,
     /// 48: bytes of the heap that belong to no cell.
     pub garbage_bytes: U32,
     /// 52: bytes that every key begins with, not repeated in the cells.
     pub prefix_bytes: U16,
-    /// 54: bytes of the low fence, possibly cut short; it stands behind the high key.
+    /// 54: bytes of the low fence, which may be truncated; it is after the high key.
     pub low_bytes: U16,
     /// 56: bytes of the high key, at 64; zero for none (the page takes every key above low).
     pub high_bytes: U16,
-    /// 58: bytes behind the prefix that all present keys share. Heads begin behind them.
+    /// 58: number of bytes after the prefix that all present keys share. Heads begin after these bytes.
     pub skip_bytes: U16,
     /// 60: an emptied right neighbour that was unlinked and is not yet free, zero for none.
     pub unlinked: U32,
@@ -73,14 +75,14 @@ const _: () = {
 };
 
 impl SlottedHeader {
-    /// Returns where the slot array begins.
+    /// Returns the offset of the slot array.
     #[inline]
     pub fn slots_at(&self) -> usize {
         slots_at(usize::from(self.high_bytes.get()), usize::from(self.low_bytes.get()))
     }
 }
 
-/// Returns where the slots of a page with such fences begin.
+/// Returns the offset of the slot array of a page whose fences have these lengths.
 #[inline]
 pub fn slots_at(high_bytes: usize, low_bytes: usize) -> usize {
     FENCES_AT + ((high_bytes + low_bytes + 7) & !7)
@@ -90,7 +92,8 @@ pub fn slots_at(high_bytes: usize, low_bytes: usize) -> usize {
 pub struct Flags;
 
 impl Flags {
-    /// The right neighbour has no entry in the parent yet: a session that notices this posts it (PROTOCOLS T1).
+    /// The right neighbour has no entry in the parent yet. A session that notices this posts the neighbour (PROTOCOLS
+    /// T1).
     pub const INCOMPLETE: u16 = 1;
     /// The page was emptied and unlinked. Its right link stays valid (PROTOCOLS T2).
     pub const DELETED: u16 = 2;
@@ -102,15 +105,15 @@ impl Flags {
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Slot {
-    /// Where the cell begins, from the start of the page.
+    /// The offset of the cell on the page.
     pub offset: U16,
-    /// Bytes of the key behind the common prefix.
+    /// The number of bytes of the key after the common prefix.
     pub key_bytes: U16,
-    /// Their first four bytes, big-endian, padded with zeros, as a number.
+    /// The key's head: four bytes of the key after the bytes that heads skip, big-endian, padded with zeros.
     pub head: U32,
 }
 
-/// Returns the first four bytes of a key behind the prefix, as a number that orders as the bytes do.
+/// Returns the first four bytes of a suffix of a key, as a number that has the order of the bytes.
 #[inline]
 pub fn head_of(suffix: &[u8]) -> u32 {
     let four = match *suffix {
@@ -127,14 +130,14 @@ pub fn head_of(suffix: &[u8]) -> u32 {
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // of `at`, and of a number whose high half is zero
 fn head_at(key: &[u8], at: usize) -> u32 {
-    // The four bytes lie in the eight bytes from `at` on, or in the key's last eight bytes.
+    // The four bytes are in the eight bytes from `at` on, or in the key's last eight bytes.
     let Some(last) = key.len().checked_sub(8) else { return head_of(key.get(at..).unwrap_or_default()) };
     let start = at.min(last);
     let eight = key.get(start..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |eight| u64::from_be_bytes(*eight));
     (eight.checked_shl(8 * (at - start) as u32).unwrap_or(0) >> 32) as u32
 }
 
-/// Whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
+/// Returns whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
 #[inline]
 fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (key.first_chunk::<8>(), bound.first_chunk::<8>()) {
@@ -150,7 +153,7 @@ fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     key >= bound
 }
 
-/// Number of slots that are compared one by one before a search of all slots.
+/// The number of slots that are compared one by one before a search of all slots.
 const NEAR_SLOTS: usize = 8;
 
 /// Compares two byte strings. Equal strings of two to sixteen bytes are compared inline.
@@ -295,7 +298,7 @@ impl<'p> Slotted<'p> {
         self.contiguous_bytes() + self.header.garbage_bytes.get() as usize
     }
 
-    /// Returns the high key, which every key of the page is below; `None` on the last page of a level.
+    /// Returns the high key: every key of the page is below it. `None` on the last page of a level.
     #[inline]
     pub fn high(&self) -> Option<&'p [u8]> {
         let bytes = usize::from(self.header.high_bytes.get());
@@ -315,13 +318,13 @@ impl<'p> Slotted<'p> {
         &self.page[FENCES_AT..FENCES_AT + usize::from(self.header.prefix_bytes.get())]
     }
 
-    /// Returns `count` bytes of the page from `at` on; `None` if the page ends before.
+    /// Returns `count` bytes of the page from `at` on; `None` if the page has fewer bytes.
     #[inline]
     pub fn heap_bytes(&self, at: usize, count: usize) -> Option<&'p [u8]> {
         self.page.get(at..at.checked_add(count)?)
     }
 
-    /// Whether a key belongs further right: the key is not below the high key.
+    /// Returns whether a key is not below the high key, and so belongs to a page further right.
     #[inline]
     pub fn belongs_right(&self, key: &[u8]) -> bool {
         match self.high() {
@@ -330,7 +333,7 @@ impl<'p> Slotted<'p> {
         }
     }
 
-    /// Returns the key at a slot without the prefix. `cell_head` bytes stand in a cell before its key.
+    /// Returns the key at a slot without the prefix. A cell has `cell_head` bytes before its key.
     #[inline]
     fn suffix(&self, slot: &Slot, cell_head: usize) -> &'p [u8] {
         let at = usize::from(slot.offset.get()) + cell_head;
@@ -338,11 +341,11 @@ impl<'p> Slotted<'p> {
     }
 
     /// Returns the first slot from `first` on whose key is not below the search key, and whether the two are equal. The
-    /// search key begins with the common prefix. `cell_head` bytes stand in a cell before its key.
+    /// search key begins with the common prefix. A cell has `cell_head` bytes before its key.
     ///
-    /// With `NEAR`, all slots before `near` are known to be below the search key, and the search looks at a few slots
-    /// from there on first.
-    // Always inlined: the way down the tree calls this at one place, for each page.
+    /// With `NEAR`, the caller knows that all slots before `near` are below the search key. The search first compares a
+    /// few slots from `near` on.
+    // Always inlined: the descent of the tree calls this function at one place, for each page.
     #[inline(always)]
     pub fn lower_bound<const NEAR: bool>(
         &self,
@@ -356,15 +359,15 @@ impl<'p> Slotted<'p> {
             return (first, false);
         }
         let (prefix, skip) = (usize::from(self.header.prefix_bytes.get()), usize::from(self.header.skip_bytes.get()));
-        // Heads leave out bytes that all keys of the page share. The search assumes that `key` has these bytes, and
-        // compares them afterwards with those of a cell that the caller probably wants.
+        // Heads skip bytes that all keys of the page share. The search assumes that `key` has these bytes, too.
+        // Afterwards it compares them with the bytes of the found cell, which the caller probably needs anyway.
         let head = head_at(key, prefix + skip);
         let is_below = |slot: &Slot| slot.head.get() < head;
         let nearest = NEAR.then(|| near.saturating_sub(first)).and_then(|near| {
             let behind = slots.get(near..)?.iter().take(NEAR_SLOTS);
             behind.enumerate().find(|(_, slot)| !is_below(slot)).map(|(nth, _)| near + nth)
         });
-        // Without a branch: the processor cannot predict the direction of a search.
+        // This search has no branches: the processor could not predict them.
         let base = nearest.unwrap_or_else(|| slots.partition_point(is_below));
         let has_head = slots.get(base).is_some_and(|slot| slot.head.get() == head);
         if skip != 0 {
@@ -412,7 +415,7 @@ impl<'p> Slotted<'p> {
         compare_short(suffix.get(..skip).unwrap_or(suffix), common)
     }
 
-    /// Searches the slots from `base` on whose head is `head`, where heads no longer decide.
+    /// Searches the slots from `base` on whose head is equal to `head`, by the bytes after the head.
     #[inline]
     fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
         // The run of equal heads is nearly always one slot long.
@@ -435,7 +438,7 @@ impl<'p> Slotted<'p> {
         self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
     }
 
-    /// Searches behind the slot at `base`, which is below the key and has the same head.
+    /// Searches after the slot at `base`, whose key is below the search key and has the same head.
     #[cold]
     #[inline(never)]
     fn lower_bound_behind(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
@@ -458,12 +461,13 @@ impl<'p> Slotted<'p> {
         (low, false)
     }
 
-    /// Returns the number of bytes behind the prefix that heads may skip once a key with this suffix is on the page.
+    /// Returns the number of bytes after the prefix that heads may skip when a key with this suffix is added to the
+    /// page.
     pub fn skip_with(&self, suffix: &[u8], cell_head: usize, first: usize) -> usize {
         let skip = usize::from(self.header.skip_bytes.get());
         match self.slots.get(first) {
             None => worth_skipping(suffix.len()),
-            // Zero is the minimum: no look at the first cell, which is probably in no cache.
+            // Zero is the minimum. So the first cell, which is probably in no cache, is not read.
             Some(_) if skip == 0 => 0,
             Some(slot) => {
                 let shared = common_prefix(suffix, self.suffix(slot, cell_head));
@@ -476,7 +480,7 @@ impl<'p> Slotted<'p> {
         }
     }
 
-    /// Returns all slots. Those from `first` on get heads that begin `skip` bytes behind the prefix.
+    /// Returns all slots. The slots from `first` on get heads that begin `skip` bytes after the prefix.
     pub fn with_heads_behind(&self, skip: usize, cell_head: usize, first: usize) -> Vec<Slot> {
         let head = |slot: &Slot| head_of(self.suffix(slot, cell_head).get(skip..).unwrap_or_default());
         let again = |(index, slot): (usize, &Slot)| {
@@ -490,7 +494,8 @@ impl<'p> Slotted<'p> {
     }
 }
 
-/// Returns how many of `shared` bytes heads skip. Skipping costs a look at a cell, so heads keep a few equal bytes.
+/// Returns how many of `shared` bytes heads skip. A search must compare skipped bytes in a cell, so heads do not skip
+/// only a few bytes.
 pub fn worth_skipping(shared: usize) -> usize {
     const SKIP_MIN: usize = 3;
     if shared < SKIP_MIN {

@@ -3,9 +3,9 @@
 //! The program never holds a latch, and none of its functions runs under one (PROTOCOLS D12): it works on a copy. A
 //! changed copy is stored only if the page's LSN equals the copy's LSN.
 //!
-//! Locks: a page is read under S and changed freely under X. A change of a type with an undo of its own takes IX:
-//! several transactions make such changes at once, and a transaction that reads or stores the page waits for all of
-//! them (docs/design/0019).
+//! Locks: a page is read under S, and may be changed in any way under X. A change of a type with an undo function of
+//! the program takes IX. Several transactions can make such changes at the same time. A transaction that reads or
+//! stores the page waits for all of them (docs/design/0019).
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;
@@ -23,19 +23,19 @@ use crate::paged::log_records::{encode_change, Typed, ARGUMENT_BYTES_MAX, CHANGE
 use crate::pages::{loose_rank, ROUNDS_MAX};
 use crate::{Error, Result};
 
-/// Bytes of the common header, before the program's.
+/// The number of bytes of the common header, which is before the program's bytes.
 pub const BEGIN: usize = size_of::<libtp_buffer::PageHeader>();
 
 /// The purpose of a page's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLock {
-    /// To read it: other transactions may read it, too.
+    /// The page will be read. Other transactions may read it, too.
     Read,
-    /// To change it: no other transaction has it.
+    /// The page will be changed. No other transaction can have a lock on it.
     Write,
 }
 
-/// A page at the moment of the copy.
+/// A copy of a page.
 #[derive(Clone, Debug)]
 pub struct PageCopy {
     number: u32,
@@ -127,8 +127,8 @@ impl Access<'_> {
         Ok(PageCopy { number, lsn: page.lsn(), bytes: page[BEGIN..].to_vec() })
     }
 
-    /// Logs the changes of a copy, and changes the page: the last step but one in the paper. The transaction holds the
-    /// page's lock for writing. Returns the record's LSN; `Lsn::NONE` if the copy has no changes.
+    /// Logs the changes of a copy, and stores them on the page: the last step but one in the paper. The transaction
+    /// holds the page's lock for writing. Returns the log record's LSN; `Lsn::NONE` if the copy has no changes.
     ///
     /// # Errors
     /// The page is not locked for writing, or has changed since the copy; the log or the disk is full.
@@ -148,7 +148,7 @@ impl Access<'_> {
         })
     }
 
-    /// Makes a change by the redo function of the program's type, and logs it.
+    /// Makes a change by the redo function of the program's type, and logs the change.
     ///
     /// # Errors
     /// The function refuses, and nothing was changed; otherwise as [`Access::page_put`] and [`Access::page_lock`].
@@ -207,7 +207,7 @@ impl Access<'_> {
     fn store(&self, copy: &PageCopy, typed: &Typed<'_>) -> Result<Option<Lsn>> {
         let page_bytes = self.database().page_bytes();
         let place = self.place(copy.number)?;
-        // The compensation may log the whole page, however small the change is.
+        // The compensation may log the whole page, even if the change is small.
         let undo_bytes = page_bytes + 64;
         let most = 2 * page_bytes + typed.name.len() + typed.argument.len() + 64;
         self.pages.reserve_own(page_bytes, most.max(undo_bytes))?;

@@ -1,9 +1,9 @@
-//! The log records of pages with the program's bytes.
+//! The log records of pages with contents of the program.
 //!
 //! Paper: LIBTP 3.2.1 and 4.4: "all log records are referenced by a header structure, a log record type, and a
-//! character buffer"; before and after images. Departure: the body holds the program's type with its name, and all such
-//! records have one type of ours. So a process that lacks the program's type can redo the change and name the missing
-//! type. Byte tables: docs/formats/log.md.
+//! character buffer"; before and after images. Departure: all these log records have the same record type of
+//! the library, and the body has the code and name of the program's type. So a process without the program's type can
+//! redo the change, and can name the missing type in an error. Byte tables: docs/formats/log.md.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
@@ -12,8 +12,8 @@ use crate::btree::difference::Difference;
 use crate::log_body::{body, read, short, take};
 use libtp_txn::{Damage, Signature};
 
-/// A change of a page's bytes. Roles: the page, the meta page if the file grows. Undo: the program's function, or the
-/// bytes before.
+/// A change of a page's bytes. Roles: the page, the meta page if the file grows. Undo: by the program's function, or by
+/// the old bytes.
 pub const CHANGE: u16 = 128;
 /// The compensation of [`CHANGE`].
 pub const RESTORE: u16 = 129;
@@ -22,7 +22,7 @@ pub const RESTORE: u16 = 129;
 pub const NAME_BYTES_MAX: usize = 64;
 /// The longest argument of a record.
 pub const ARGUMENT_BYTES_MAX: usize = 64 << 10;
-/// In [`Change::flags`]: undone by the program's function.
+/// A flag in [`Change::flags`]: the program's function undoes the change.
 pub const LOGICAL: u8 = 1;
 
 body! {
@@ -30,19 +30,19 @@ body! {
     Change, 24 {
         /// 00: the page.
         page: U64,
-        /// 08: the page count afterwards if the page is a new one, else zero.
+        /// 08: the page count afterwards if the page is new, otherwise zero.
         page_count: U32,
         /// 12: bytes of the argument.
         argument_bytes: U32,
-        /// 16: where on the page the change begins.
+        /// 16: the offset on the page at which the change begins.
         at: U16,
-        /// 18: bytes that change.
+        /// 18: number of bytes that change.
         bytes: U16,
         /// 20: the code of the program's type, zero for none.
         code: U16,
-        /// 22: bytes of its name.
+        /// 22: bytes of the name of the program's type.
         name_bytes: u8,
-        /// 23: 1 if the program's function undoes it.
+        /// 23: 1 if the program's function undoes the change.
         flags: u8,
     }
 }
@@ -52,7 +52,7 @@ body! {
     Restore, 16 {
         /// 00: the page.
         page: U64,
-        /// 08: where on the page they go.
+        /// 08: the offset on the page at which they are stored.
         at: U16,
         /// 10: number of bytes that follow.
         bytes: U16,
@@ -63,15 +63,15 @@ body! {
 
 /// The parsed body of a page change.
 pub struct Parsed<'b> {
-    /// Its fixed part.
+    /// The fixed part of the body.
     pub record: &'b Change,
     /// The name of the program's type.
     pub name: &'b [u8],
     /// The argument of the program's functions.
     pub argument: &'b [u8],
-    /// The bytes before.
+    /// The bytes before the change.
     pub before: &'b [u8],
-    /// The bytes afterwards.
+    /// The bytes after the change.
     pub after: &'b [u8],
 }
 
@@ -105,23 +105,23 @@ pub fn signature(kind: u16, body: &[u8]) -> Option<Signature> {
 /// The program's type, and the argument of its functions.
 #[derive(Clone, Copy, Default)]
 pub struct Typed<'t> {
-    /// Its code, zero for none.
+    /// The type's code, zero for none.
     pub code: u16,
-    /// Its name.
+    /// The type's name.
     pub name: &'t str,
     /// Whether the type's function undoes the change.
     pub is_logical: bool,
-    /// The argument of its functions.
+    /// The argument of the type's functions.
     pub argument: &'t [u8],
 }
 
-/// Returns an offset on a page. Zero if there are no bytes: an offset behind the last byte of the longest page does not
-/// fit.
+/// Returns an offset on a page as 16 bits. Returns zero if there are no bytes: the offset after the last byte of the
+/// largest page would not fit.
 fn place(at: usize, bytes: usize) -> U16 {
     short(if bytes == 0 { 0 } else { at })
 }
 
-/// Appends the body of a page's change from `before` to `after`, the bytes from `begin` on.
+/// Appends the body of a change that replaces the bytes `before` by `after`, from the offset `begin` on.
 pub fn encode_change(
     body: &mut Vec<u8>,
     page: u64,
@@ -147,7 +147,7 @@ pub fn encode_change(
     }
 }
 
-/// Appends the body of a compensation that puts these bytes at `at`.
+/// Appends the body of a compensation that stores these bytes at offset `at`.
 pub fn encode_restore(body: &mut Vec<u8>, page: u64, at: usize, bytes: &[u8]) {
     let record = Restore { page: page.into(), at: place(at, bytes.len()), bytes: short(bytes.len()), unused: 0.into() };
     body.extend_from_slice(record.as_bytes());

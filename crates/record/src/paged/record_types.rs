@@ -14,7 +14,9 @@ fn describe_change(body: &[u8]) -> String {
         code => format!(" by \"{}\" (code {code})", parsed.name.escape_ascii()),
     };
     let (bytes, argument) = (parsed.after.len(), parsed.argument.len());
-    describe(body, |r: &Change, page, _| format!("{page} at {} {bytes} bytes{what}, {argument} of argument", r.at))
+    describe(body, |r: &Change, page, _| {
+        format!("{page} at {}: {bytes} bytes{what}, an argument of {argument} bytes", r.at)
+    })
 }
 
 /// Returns the record types of pages.
@@ -24,6 +26,6 @@ pub fn record_types() -> Vec<RecordType> {
         RecordType { code: CHANGE, name: "page change", redo: redo::change, undo: Some(undo::change), describe: describe_change,
             pages: |body| pages_of(body, |r: &Change| [if r.page_count.get() == 0 { 0 } else { META_PAGE }, 0, 0]) },
         RecordType { code: RESTORE, name: "page restore", redo: redo::restore, undo: None, pages: first_page,
-            describe: |body| describe(body, |r: &Restore, page, _| format!("{page} at {} {} bytes again", r.at, r.bytes)) },
+            describe: |body| describe(body, |r: &Restore, page, _| format!("{page} at {}: {} bytes restored", r.at, r.bytes)) },
     ]
 }

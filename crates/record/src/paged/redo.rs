@@ -1,5 +1,5 @@
-//! The redo of each log record of pages on each page it names: stores the bytes in their place. Pure, and independent
-//! of the program's type.
+//! The redo of each log record of pages on each page that it names: stores the bytes at their offset. The functions are
+//! pure, and independent of the program's type.
 
 use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
 use crate::page::free_pages;
@@ -41,7 +41,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) 
 }
 
 fn outside() -> Damage {
-    Damage("the change goes beyond its end".into())
+    Damage("the change would reach beyond its end".into())
 }
 
 fn store(page: &mut PageMut<'_, '_>, at: usize, bytes: &[u8]) -> Redone {

@@ -1,5 +1,5 @@
-//! Verification of pages with the program's bytes: each must be undamaged and of this kind. Only the program knows the
-//! contents.
+//! Verification of pages with contents of the program: each page must be undamaged and of this kind. Only the program
+//! can check the contents.
 
 use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
 use crate::locking::Access;
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Verifies a file of pages.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is a finding.
+/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_paged()?;
     let mut result = Verified::default();

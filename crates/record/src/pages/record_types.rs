@@ -19,9 +19,9 @@ pub fn record_types() -> Vec<RecordType> {
             describe: |body| describe(body, |r: &Format, _, _| format!("file {} gets {} pages", file_number(r.page.get()), r.page_count)) },
         RecordType { code: WRITE_PIECE, name: "value write piece", redo: redo_write_piece, undo: Some(undo::write_piece),
             pages: |body| pages_of(body, |_: &U64| [META_PAGE, 0, 0]),
-            describe: |body| describe(body, |r: &WritePiece, page, piece| format!("{page} takes {} bytes of a long value, next page {}", piece.len(), r.next)) },
+            describe: |body| describe(body, |r: &WritePiece, page, piece| format!("{page} gets {} bytes of a long value, next page {}", piece.len(), r.next)) },
         RecordType { code: FREE_PAGE, name: "page free", redo: redo_free_page, undo: None,
             pages: |body| pages_of(body, |_: &U64| [META_PAGE, 0, 0]),
-            describe: |body| describe(body, |r: &FreePage, page, _| format!("{page} is free again, next page {}", r.next)) },
+            describe: |body| describe(body, |r: &FreePage, page, _| format!("{page} is freed, next free page {}", r.next)) },
     ]
 }

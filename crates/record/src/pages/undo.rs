@@ -1,4 +1,4 @@
-//! Undo: the part that is the same for all log records, and the undo of a written page: the page is free again.
+//! Undo: the part that is the same for all log records, and the undo of a page of a long value, which frees the page.
 
 use libtp_buffer::FileId;
 use libtp_log::{Lsn, RecordRef};
@@ -15,7 +15,7 @@ use crate::page::log_records::{FreePage, WritePiece, FREE_PAGE};
 use crate::pages::{loose_rank, Pages};
 use crate::Result;
 
-/// Bytes of the body of the log record that frees a page, with a reserve.
+/// An upper bound of the bytes of the body of the log record that frees a page.
 pub(crate) const FREE_BODY_BYTES: usize = 64;
 
 /// The result of an undo function.
@@ -32,7 +32,7 @@ pub(crate) fn undo<'b, T>(
     undo_parsed(change, logged, parsed, work)
 }
 
-/// Does as [`undo`], for a change of one record.
+/// As [`undo`], for a change of one record.
 pub(crate) fn undo_changed<'b>(
     change: &Change<'_>,
     logged: &RecordRef<'b>,
@@ -52,8 +52,8 @@ fn undo_parsed<T>(
     work(&pages, body).map_err(|error| error.during_undo(logged.lsn))
 }
 
-/// Undoes the writing of a piece of a long value: its page is free again. No session can be on the way to the page, for
-/// the leaf that led there was restored before.
+/// Undoes the writing of a piece of a long value: frees its page. No session can be on the way to the page, because the
+/// leaf that led to it was restored before.
 pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     undo(change, logged, read::<WritePiece>, |pages, (record, _)| {
         free_page(pages, page_number(record.page.get()), logged.header.prev())

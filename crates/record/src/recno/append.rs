@@ -1,16 +1,16 @@
 //! Appends: a record gets the next number.
 //!
-//! The next number is where the used slots of the last page end. It is found and taken under that page's latch, so
-//! appending transactions wait for each other for nanoseconds, and never for each other's locks. An append passes over
-//! a number whose lock another transaction holds because it looked there and found nothing. It does not pass over the
-//! number if its own transaction has read to the end: the transaction would later find a record where it found no
-//! record before. Numbers of aborted transactions stay empty.
+//! The next number is the number of the first unused slot of the last page. It is found and used under the page's
+//! latch, so appending transactions wait for each other only for nanoseconds, and never for each other's locks. An
+//! append skips a number if another transaction has locked it when it read the number and found no record. It does not
+//! skip the number if its own transaction has read to the end: the transaction could later find a record there. Numbers
+//! of aborted transactions stay empty.
 //!
 //! The meta page has the number of the last page; a process keeps a copy.
 //!
-//! All appending transactions need the next page at the same moment, with locks that other transactions wait for. So
-//! the session that takes the middle slot of the last page brings the next page into memory: one session does the slow
-//! part while the others continue.
+//! All appending transactions need the next page at the same moment, and other transactions wait for their locks. So
+//! the session that uses the middle slot of the last page brings the next page into memory. One session does this slow
+//! work while the others continue.
 
 use libtp_lock::Mode;
 use libtp_process::Rank;
@@ -30,14 +30,14 @@ use crate::{Error, Result};
 /// The outcome of an attempt at the last page.
 enum Attempt {
     Done(u64),
-    /// Done, and the page is half full.
+    /// The record is appended, and the page is half full.
     DoneInTheMiddle(u64),
     Full,
     /// Another transaction has scanned to the end.
     WaitForEnd,
     /// Other transactions have locked the page.
     WaitForPage,
-    /// Other transactions have locked this number, and the append must not pass over it.
+    /// Other transactions have locked this number, and the append must not skip it.
     WaitForNumber(u64),
 }
 
@@ -130,8 +130,8 @@ impl Access<'_> {
         Ok(Attempt::Full)
     }
 
-    /// Brings the page behind `tail` into memory. An error is ignored: a session that needs the page meets it again and
-    /// reports it.
+    /// Brings the page after `tail` into memory. An error is ignored: a session that needs the page gets the error
+    /// again and returns it.
     #[cold]
     fn prepare_page(&self, tail: u32) {
         if self.database.tail_hint() > tail {
@@ -144,7 +144,7 @@ impl Access<'_> {
         }
     }
 
-    /// Gives the file the page behind `tail`, unless another session has done that.
+    /// Adds the page after `tail` to the file, unless another session has added it.
     #[cold]
     pub(crate) fn start_page(&self, tail: u32) -> Result<()> {
         let pages = &self.pages;

@@ -1,7 +1,7 @@
 //! Reads one record by its number.
 //!
-//! The number is the name of the record's lock, whether or not there is a record. So a get that finds nothing protects
-//! the absence.
+//! The number is the name of the record's lock, also if there is no record. So a get that finds no record also protects
+//! the absence of the record.
 
 use libtp_buffer::SharedPage;
 
@@ -27,7 +27,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Whether the file has that page.
+    /// Returns whether the file has the page.
     #[inline]
     pub(crate) fn has_page(&self, page: u32) -> Result<bool> {
         if page <= self.database.tail_hint() {
@@ -36,7 +36,7 @@ impl<'a> Access<'a> {
         Ok(page <= self.recno_tail()?)
     }
 
-    /// Returns the last page of the file, zero if there is none.
+    /// Returns the last page of the file; zero if the file has no page with records.
     pub(crate) fn recno_tail(&self) -> Result<u32> {
         let tail = self.pages.meta()?.tail_page.get();
         if tail == u32::MAX {
@@ -63,7 +63,8 @@ impl<'a> Access<'a> {
     /// Reads the record `number` under a shared lock, and passes it to `read`. Returns `None` if there is no such
     /// record.
     ///
-    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// The page is latched while `read` runs: `read` may copy or inspect the record, and calls no other function of the
+    /// library (PROTOCOLS D12).
     ///
     /// # Errors
     /// Locks or pages failed.

@@ -1,6 +1,6 @@
 //! The recno file's log records.
 //!
-//! Paper: LIBTP 3.2.6. Records never move, so page and slot are the key: undo finds a record by them. A change has the
+//! Paper: LIBTP 3.2.6. Records never move, so undo finds a record by its page and slot. A change has the
 //! body of ../changed.rs, without a key. Byte tables: docs/formats/log.md.
 
 use zerocopy::little_endian::{U16, U32, U64};
@@ -24,19 +24,19 @@ pub const RESTORE: u16 = 67;
 pub const START_PAGE: u16 = 68;
 
 body! {
-    /// Body of [`RESTORE`]; the bytes put in follow, none for a ghost.
+    /// Body of [`RESTORE`]; the restored bytes follow; no bytes for a ghost.
     Restore, 24 {
         /// 00: the page.
         page: U64,
         /// 08: the slot.
         slot: U16,
-        /// 10: where in the record the bytes are put in.
+        /// 10: the offset in the record at which the bytes are restored.
         offset: U16,
         /// 12: number of bytes that follow.
         put_bytes: U16,
         /// 14: zero.
         unused: U16,
-        /// 16: the LSN the record gets back, its flags in the top byte.
+        /// 16: the record's LSN before the undone change, with its flags in the top byte.
         lsn_and_flags: U64,
     }
 }
@@ -53,7 +53,7 @@ body! {
     }
 }
 
-/// Returns a change that gives the slot `after`, or makes it a ghost for `None`.
+/// Returns the change of a slot to the record `after`, or to a ghost for `None`.
 #[inline]
 pub fn changed<'c, 'b>(page: u64, slot: usize, before: &Slot<'c>, after: Option<&'b [u8]>) -> Changed<'c, 'b> {
     let (middle, flags_after) = match after {

@@ -12,7 +12,8 @@ use crate::shortcuts::Name;
 use crate::Result;
 
 impl Access<'_> {
-    /// Changes the part of a record from `offset` on, and returns the answer; `None` if there is no such record.
+    /// Changes the part of a record that begins at `offset`. Returns the answer of `part`; `None` if there is no such
+    /// record.
     ///
     /// # Errors
     /// [`Error::PartOutside`](crate::Error::PartOutside), and errors of locks, log and pages. Nothing was changed then.

@@ -1,6 +1,6 @@
 //! Stores and deletes a record under a number.
 //!
-//! A number beyond the end extends the file to it. The numbers in between hold no records.
+//! A put to a number beyond the end extends the file to this number. The numbers in between have no records.
 
 use std::ops::Range;
 
@@ -18,23 +18,23 @@ use crate::recno::redo::{self, Seat};
 use crate::shortcuts::Name;
 use crate::{Error, Result};
 
-/// Most pages that one number may add. A number farther beyond the end is taken for a mistake, which would fill the
-/// file with empty pages.
+/// The largest number of pages that one put may add. A number further beyond the end is probably a mistake, and would
+/// fill the file with empty pages.
 const PAGES_AT_ONCE_MAX: u32 = 1 << 20;
 
 impl Access<'_> {
-    /// Stores a record under a number, whether or not the number has one.
+    /// Stores a record under a number, and replaces an older record with this number.
     ///
     /// # Errors
-    /// [`Error::RecordLength`], [`Error::RecordNumber`], and errors of locks, log and pages. Nothing was changed then,
-    /// though the file may have grown.
+    /// [`Error::RecordLength`], [`Error::RecordNumber`], and errors of locks, log and pages. No record was changed
+    /// then, but the file may have grown.
     #[inline]
     pub fn recno_put(&self, number: u64, record: &[u8]) -> Result<()> {
         self.check_record(record)?;
         self.recno_change(number, Some(record)).map(|_| ())
     }
 
-    /// Deletes a record. Returns whether there was one.
+    /// Deletes a record. Returns whether the record existed.
     ///
     /// # Errors
     /// As [`Access::recno_put`].
@@ -55,7 +55,7 @@ impl Access<'_> {
         Err(Error::RecordLength { database: self.database.name().to_string(), bytes: record.len(), expected })
     }
 
-    /// Reserves the needs of a record's change.
+    /// Reserves all that a change of a record needs.
     #[inline]
     pub(crate) fn reserve_record(&self) -> Result<()> {
         let bytes = BODY_HEAD_MAX + 2 * self.database.arithmetic().record_bytes;
@@ -83,8 +83,8 @@ impl Access<'_> {
             if record.is_none() && !before.is_record() {
                 return Ok(false);
             }
-            // Checked on every page: this page may have been the last when a cursor went to the end, and the cursor
-            // locked only the used slots.
+            // This is checked on every page: the page may have been the last page when a cursor went to the end, and
+            // the cursor locked only the used slots.
             if slot >= recno.used() && granularity.is_some() {
                 let gap = lock_names::end_gap(self.database.id());
                 if self.try_instant(gap, Mode::IX)? == Tried::Busy {
@@ -122,15 +122,16 @@ impl Access<'_> {
         Err(self.pages.corrupt(page_number, "there was no room for a record"))
     }
 
-    /// Whether the transaction has read to the end, and so must lock the unused numbers that it passes with a new
+    /// Returns whether the transaction has read to the end. It must then lock the unused numbers that are below a new
     /// record.
     pub(crate) fn has_read_to_end(&self, granularity: Option<Granularity>) -> bool {
         let end = lock_names::end_gap(self.database.id());
         granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))
     }
 
-    /// Returns the locks to take first on the numbers of `slots`, if the transaction has read to the end. A record
-    /// behind them puts them below the last used slot, where the lock on the end gap no longer protects them.
+    /// Returns the locks on the numbers of `slots` that must be taken first, if the transaction has read to the end.
+    /// After a record with a higher number, these slots are below the last used slot, and the lock on the end gap no
+    /// longer protects them.
     fn passed_unlocked(&self, page: u32, slots: Range<usize>, granularity: Option<Granularity>) -> Vec<LockName> {
         if slots.is_empty() || !self.has_read_to_end(granularity) {
             return Vec::new();
@@ -140,7 +141,7 @@ impl Access<'_> {
         names.filter(|name| !self.holds(*name).is_some_and(|mode| mode.covers(Mode::S))).collect()
     }
 
-    /// Extends the file to a page.
+    /// Extends the file so that it has the page.
     #[cold]
     fn reach_page(&self, page: u32) -> Result<()> {
         loop {

@@ -16,7 +16,7 @@ fn describe_change(body: &[u8]) -> String {
 fn describe_restore(body: &[u8]) -> String {
     describe(body, |r: &Restore, page, _| {
         let (lsn, flags) = unpack_lsn(r.lsn_and_flags.get());
-        format!("{page} slot {} at {} {} bytes in, {flags:?} LSN {lsn} again", r.slot, r.offset, r.put_bytes)
+        format!("{page} slot {} at {}: {} bytes restored, {flags:?} LSN {lsn}", r.slot, r.offset, r.put_bytes)
     })
 }
 

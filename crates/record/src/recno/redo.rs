@@ -32,10 +32,10 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) 
     store(page, seat, record.lsn_and_flags.get(), record.offset.get().into(), put)
 }
 
-/// Where a record stands on its page.
+/// The place of a record on its page.
 #[derive(Clone, Copy)]
 pub(crate) struct Seat {
-    /// Where its slot begins.
+    /// The offset of the record's slot.
     at: usize,
     /// The bytes of a record.
     length: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Returns the seat at a slot; `None` if the page does not have the slot.
+    /// Returns the place of the record at a slot; `None` if the page does not have the slot.
     #[inline]
     pub(crate) fn at(recno: &RecnoPage<'_>, slot: usize) -> Option<Seat> {
         let count = u32::try_from(slot + 1).ok()?;
@@ -58,7 +58,7 @@ impl Seat {
     }
 }
 
-/// Stores a slot's word and a part of its record; a ghost gets zeros.
+/// Stores a slot's word and a part of its record. A ghost gets zeros.
 #[inline]
 pub(crate) fn store(page: &mut PageMut<'_, '_>, seat: Seat, lsn_and_flags: u64, offset: usize, put: &[u8]) -> Redone {
     let Seat { at, length, header } = seat;
@@ -77,8 +77,8 @@ pub(crate) fn store(page: &mut PageMut<'_, '_>, seat: Seat, lsn_and_flags: u64, 
         }
         return Ok(());
     }
-    // The slot's number leads to the place. The LSN comes first: a reader that finds it takes the bytes from the log
-    // (PROTOCOLS S2). The count of used slots is compared, so it is stored at once, last.
+    // The slot's number determines the place. The LSN is stored first: a reader that finds it takes the bytes from the
+    // log (PROTOCOLS S2). The count of used slots is compared by readers, so it is stored in one piece, as the last.
     let (word, put) = (Store::Bytes(at, &word), Store::Bytes(bytes_at + offset, put));
     match header {
         Some(header) => page.again([word, put, Store::Whole(HEADER_AT, header)]),
@@ -87,7 +87,7 @@ pub(crate) fn store(page: &mut PageMut<'_, '_>, seat: Seat, lsn_and_flags: u64, 
     Ok(())
 }
 
-/// Redoes the beginning of a page.
+/// Redoes the addition of a page.
 pub fn start_page(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<StartPage>(body)?;
     let packed = record.page.get();

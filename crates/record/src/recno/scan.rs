@@ -1,8 +1,8 @@
 //! Walks the records in the order of their numbers, in both directions.
 //!
-//! A cursor locks every number that it passes, whether or not the number holds a record, so that no record appears or
-//! goes behind it. At the end it locks the gap above the last number, which a transaction with a new number asks for. A
-//! cursor within some of the numbers locks no other numbers.
+//! A cursor locks every number that it passes, also numbers without a record, so that no record appears or disappears
+//! among them. At the end it locks the gap above the last number, which a transaction that adds a number must lock,
+//! too. A cursor within a range of numbers locks no other numbers.
 
 use std::ops::RangeInclusive;
 
@@ -15,13 +15,13 @@ use crate::locking::{Access, Purpose, Tried};
 use crate::page::recno::RecnoPage;
 use crate::Result;
 
-/// The outcome of a look at one page.
+/// The outcome of a search on one page.
 enum Look {
     /// The cursor has arrived at this number.
     Arrived(u64),
-    /// The cursor must wait for the lock on this number, and look at it again.
+    /// The cursor must wait for the lock on this number, and then read the number's slot again.
     Wait(u64),
-    /// No record between the start and the page's end.
+    /// The rest of the page has no record.
     Passed,
 }
 
@@ -31,7 +31,7 @@ pub type NumberCursor<'a> = Cursor<NumberWalk<'a>>;
 /// A walk through a recno file.
 pub struct NumberWalk<'a> {
     access: Access<'a>,
-    /// The numbers that it passes and locks.
+    /// The numbers within which the walk stays and locks.
     numbers: RangeInclusive<u64>,
     number: u64,
     record: Vec<u8>,
@@ -43,14 +43,14 @@ impl<'a> Cursor<NumberWalk<'a>> {
         Cursor::over(NumberWalk { access, numbers: 1..=u64::MAX, number: 0, record: Vec::new() })
     }
 
-    /// Keeps the cursor, which has no place yet, within some of the numbers. The cursor locks no other numbers.
+    /// Limits the cursor, which has no place yet, to a range of numbers. The cursor locks no other numbers.
     #[must_use]
     pub fn within(mut self, numbers: RangeInclusive<u64>) -> NumberCursor<'a> {
         self.walk.numbers = numbers;
         self
     }
 
-    /// Returns the numbers that the cursor keeps within.
+    /// Returns the range of numbers that limits the cursor.
     pub fn numbers(&self) -> &RangeInclusive<u64> {
         &self.walk.numbers
     }
@@ -96,7 +96,7 @@ impl BothWays for NumberWalk<'_> {
 }
 
 impl NumberWalk<'_> {
-    /// Goes up from `number` to the first record. Stays if there is none.
+    /// Goes up from `number` to the first record. Stays if there is no such record.
     fn forward(&mut self, number: u64) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
@@ -118,7 +118,7 @@ impl NumberWalk<'_> {
             let behind_high = usize::try_from(high - at).unwrap_or(usize::MAX).saturating_add(slot).saturating_add(1);
             let mut has_high = false;
             let slots = |recno: &RecnoPage<'_>| {
-                // On the last page only the used slots count, on the others every slot.
+                // On the last page only the used slots are numbers of the file, on the other pages every slot.
                 let end = if page == tail { recno.used() } else { recno.capacity() };
                 has_high = behind_high <= end;
                 slot..end.min(behind_high)
@@ -141,14 +141,14 @@ impl NumberWalk<'_> {
         Ok(false)
     }
 
-    /// Goes down to the last record below `number`. Stays if there is none.
+    /// Goes down to the last record below `number`. Stays if there is no such record.
     fn backward(&mut self, number: u64) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
         let granularity = access.enter(Purpose::Read)?;
         let arithmetic = access.database.arithmetic();
         let end = |tail: u32| arithmetic.number(tail + 1, 0);
-        // Numbers that the file does not reach have no locks of their own.
+        // Numbers beyond the end of the file have no separate locks: the end gap covers them.
         if number > end(access.recno_tail()?) && granularity.is_some() {
             access.lock(lock_names::end_gap(access.database.id()), Mode::S)?;
         }
@@ -182,7 +182,8 @@ impl NumberWalk<'_> {
         Ok(())
     }
 
-    /// Whether the way ends here. First locks the gap above the last number, and then lets the caller look once more.
+    /// Returns whether the walk ends here. If the gap above the last number is not locked yet, locks it and returns
+    /// false, so that the caller checks for new records.
     fn is_end(&self, tail: u32, granularity: Option<Granularity>) -> Result<bool> {
         if granularity.is_some() {
             let gap = lock_names::end_gap(self.access.database.id());
@@ -195,7 +196,7 @@ impl NumberWalk<'_> {
         Ok(self.access.recno_tail()? == tail)
     }
 
-    /// Examines these slots of one page, in their order.
+    /// Searches the given slots of one page, in their order.
     fn look<S: Iterator<Item = usize>>(
         &mut self,
         page_number: u32,

@@ -1,4 +1,5 @@
-//! Undo: gives a slot its old bytes, flags and LSN. Records never move, so page and slot find it.
+//! Undo: restores the old bytes, flags and LSN of a slot. Records never move, so undo finds the slot by its page and
+//! number.
 
 use libtp_log::RecordRef;
 use libtp_txn::Change;

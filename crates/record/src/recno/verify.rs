@@ -1,4 +1,4 @@
-//! Verification of a recno file: every page must fit the arithmetic, and every slot its page.
+//! Verification of a recno file: checks each page against the file's arithmetic, and each slot against its page.
 
 use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
 use crate::locking::Access;
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Verifies a recno file.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is a finding.
+/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_recno()?;
     let mut result = Verified::default();
@@ -43,7 +43,7 @@ fn look(access: &Access<'_>, number: u32, page: &[u8], result: &mut Verified) {
     }
     let mut counts = (0, 0);
     for slot in 0..recno.capacity() {
-        let Some(record) = recno.slot(slot) else { return report(format!("slot {slot} lies outside")) };
+        let Some(record) = recno.slot(slot) else { return report(format!("slot {slot} is outside the page")) };
         let is_empty = record.bytes.iter().all(|&byte| byte == 0);
         if record.is_record() {
             counts.0 += 1;

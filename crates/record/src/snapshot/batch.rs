@@ -1,8 +1,8 @@
 //! The records that a snapshot's cursor has copied, and their buffers.
 //!
-//! A short range of a B-tree takes hardly longer to copy than the C library takes to allocate memory for it. So a
-//! thread keeps its last cursor's buffers for the next cursor, until the thread ends. It keeps one batch: a short range
-//! lies on one leaf.
+//! Copying a short range of a B-tree takes hardly longer than allocating memory for the copy. So a thread keeps the
+//! buffers of its last cursor for its next cursor, until the thread ends. It keeps the buffers of one batch: a short
+//! range is on one leaf.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
@@ -14,23 +14,24 @@ use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 
-/// Most bytes of kept buffers: enough for a leaf of the longest pages, its keys, and their positions.
+/// The largest number of bytes of kept buffers: enough for a leaf of the largest page size, its keys, and their
+/// positions.
 const KEPT_MAX: usize = 256 << 10;
 
-/// A value in a batch.
+/// The place of a value in a batch.
 #[derive(Debug)]
 pub(super) enum Stored {
     /// On the copy of the leaf.
     OnPage(Range<usize>),
-    /// In `bytes`: behind its key, or where an older version was appended.
+    /// In `bytes`: after its key, or where an older version was appended.
     InBytes(Range<usize>),
     Chain(ChainRef),
     /// The snapshot shows no record.
     NoRecord,
 }
 
-/// A record of a batch that was copied from its leaf and still needs a look: the snapshot shows another version, or the
-/// stored bytes are not the value.
+/// A record of a batch that was copied from its leaf and is not settled yet: the snapshot may show another version, or
+/// the stored bytes are not the value.
 #[derive(Debug)]
 pub(super) struct Unsettled {
     pub(super) entry: usize,
@@ -38,20 +39,19 @@ pub(super) struct Unsettled {
     pub(super) flags: RecordFlags,
 }
 
-/// The records with keys from `low` up to `high` that the snapshot shows, in order, as far as they are in the cursor's
-/// range.
+/// The records with keys from `low` up to `high` that the snapshot shows and that are in the cursor's range, in order.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// May lie below the range's beginning: then the batch begins at the range.
+    /// The lower bound. It may be below the range's beginning; then the batch begins at the range's beginning.
     pub(super) low: Vec<u8>,
-    /// `None`: to the end.
+    /// The upper bound; `None` if the batch reaches to the end.
     pub(super) high: Option<Vec<u8>>,
     /// A copy of the leaf, if the batch was copied as a whole leaf.
     pub(super) page: Vec<u8>,
     /// The keys, each in one piece, and the values that are not on `page`.
     pub(super) bytes: Vec<u8>,
     pub(super) entries: Vec<(Range<usize>, Stored)>,
-    /// Entries that still need a look, in order; empty once the batch is settled.
+    /// Entries that are not settled yet, in order; empty when the batch is settled.
     pub(super) unsettled: Vec<Unsettled>,
 }
 
@@ -74,7 +74,7 @@ impl Batch {
         }
     }
 
-    /// Copies a record. `is_plain`: the snapshot shows the stored value as it is.
+    /// Copies a record. `is_plain` states that the snapshot shows the stored value unchanged.
     pub(super) fn push(&mut self, key: SplitKey<'_>, (lsn, flags): (Lsn, RecordFlags), stored: &[u8], is_plain: bool) {
         self.note((lsn, flags), is_plain);
         let key_at = self.bytes.len();
@@ -84,7 +84,7 @@ impl Batch {
         self.entries.push((key_at..stored_at, Stored::InBytes(stored_at..self.bytes.len())));
     }
 
-    /// Copies a record of a page, where key and stored value stand side by side.
+    /// Copies a record of a page, on which key and stored value are adjacent.
     pub(super) fn push_from(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
         self.note((record.lsn, record.flags), is_plain);
         let (prefix, key_at) = (node.prefix(), self.bytes.len());
@@ -107,7 +107,7 @@ impl Batch {
         self.entries.push((key_at..self.bytes.len(), Stored::OnPage(stored)));
     }
 
-    /// Notes that the next entry needs a look, unless it is plain.
+    /// Notes that the next entry is not settled yet, unless it is plain.
     #[inline]
     pub(super) fn note(&mut self, (lsn, flags): (Lsn, RecordFlags), is_plain: bool) {
         if !is_plain {
@@ -115,7 +115,7 @@ impl Batch {
         }
     }
 
-    /// Returns the bytes of its buffers, without the bounds and `unsettled`, which are small.
+    /// Returns the number of bytes of the batch's buffers, without the bounds and `unsettled`, which are small.
     fn kept_bytes(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<(Range<usize>, Stored)>();
         self.page.capacity() + self.bytes.capacity() + entries
@@ -131,9 +131,10 @@ thread_local! {
 pub(super) struct LentBatch(Option<Box<Batch>>);
 
 impl LentBatch {
-    /// Takes the buffers, or the thread's buffers if this value has none. Their contents are arbitrary.
+    /// Takes the buffers of this value, or the thread's buffers if this value has no buffers. Their contents are
+    /// arbitrary.
     pub(super) fn take(&mut self) -> LentBatch {
-        // A thread that ends keeps no buffers any more.
+        // A thread that is ending keeps no buffers.
         let kept = || KEPT.try_with(Cell::take).ok().flatten();
         LentBatch(self.0.take().or_else(kept))
     }
@@ -173,7 +174,7 @@ impl Drop for LentBatch {
 mod tests {
     use super::*;
 
-    /// Returns the capacity with which this thread's next cursor begins.
+    /// Returns the capacity of the buffers that this thread's next cursor gets.
     fn kept() -> usize {
         LentBatch::default().take().bytes.capacity()
     }
@@ -215,7 +216,7 @@ mod tests {
         assert!(lent.entries.is_empty() && lent.unsettled.is_empty());
     }
 
-    /// A cursor in the destructor of another thread-local value.
+    /// Uses a cursor in the destructor of another thread-local value.
     #[test]
     fn a_thread_that_ends_keeps_no_buffers_and_can_still_get_new_ones() {
         struct AtEnd;

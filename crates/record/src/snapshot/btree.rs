@@ -1,7 +1,7 @@
 //! A B-tree as a snapshot shows it: one record by its key, and a cursor.
 //!
-//! A cursor copies the shown records of a whole leaf at a time, and holds no latch in between. The copy stays valid
-//! whatever happens to the leaf. From one leaf to the next the cursor goes by key (to the right), or as in PROTOCOLS T3
+//! A cursor copies the shown records of a whole leaf at a time, and holds no latch between two leaves. The copy stays
+//! valid when the leaf changes. The cursor finds the next leaf by its lower bound (to the right), or as in PROTOCOLS T3
 //! (to the left).
 
 use std::ops::Range;
@@ -26,18 +26,18 @@ use crate::pages::ROUNDS_MAX;
 use crate::shortcuts::Name;
 use crate::Result;
 
-/// Number of records whose single copies take no longer than a copy of their page.
+/// The number of records up to which single copies take no longer than a copy of the whole page.
 const SINGLE_COPIES_MAX: usize = 16;
-/// Bytes that are reserved for each record's key and value. Longer ones allocate more.
+/// The number of bytes that are reserved for each record's key and value. Longer records allocate more.
 const RESERVED_BYTES: usize = 128;
 
 /// A leaf whose records were copied under its latch.
 struct Copied {
     /// The leaf's page number.
     number: u32,
-    /// The highest LSN removed from the leaf.
+    /// The highest LSN of a version that was removed from the leaf.
     deleter: Lsn,
-    /// The slots to look at on the copy of the whole leaf; empty if single records were copied.
+    /// The slots of interest on the copy of the whole leaf; empty if single records were copied.
     on_page: Range<usize>,
 }
 
@@ -80,7 +80,7 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// Reads a record as [`SnapshotAccess::btree_get`] on a leaf that the caller's visit of the tree has found for the
-    /// key. Returns false, with nothing read, if the shown version does not stand there.
+    /// key. Returns false, and has read nothing, if the shown version is not on the leaf.
     #[inline]
     pub(crate) fn btree_get_on(&self, key: &[u8], leaf: u32, read: impl FnOnce(&[u8])) -> Result<bool> {
         self.access.check_key(key)?;
@@ -108,8 +108,9 @@ impl<'a> SnapshotAccess<'a> {
         version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
     }
 
-    /// Reads a chain that a version of the record of `key` refers to. Chains are kept for snapshots. A snapshot that is
-    /// too old may find its chain freed and read arbitrary bytes; the leaf's deleter LSN then makes the call fail.
+    /// Reads the chain to which a version of the record of `key` refers. Chains are kept for snapshots. If a snapshot
+    /// is too old, its chain may have been freed, and it may read arbitrary bytes. The leaf's deleter LSN then makes
+    /// the call fail.
     fn read_chain(&self, key: &[u8], chain: ChainRef) -> Result<Vec<u8>> {
         let pages = &self.access.pages;
         let value = long_value::read(pages, chain);
@@ -120,10 +121,10 @@ impl<'a> SnapshotAccess<'a> {
     }
 }
 
-/// A cursor over what a snapshot shows of a B-tree.
+/// A cursor over the records of a B-tree that a snapshot shows.
 pub type SnapshotCursor<'a> = Cursor<SnapshotWalk<'a>>;
 
-/// A walk through what a snapshot shows of a B-tree.
+/// A walk through the records of a B-tree that a snapshot shows.
 pub struct SnapshotWalk<'a> {
     at: SnapshotAccess<'a>,
     range: KeyRange,
@@ -155,9 +156,9 @@ impl<'a> Cursor<SnapshotWalk<'a>> {
         &self.walk.range
     }
 
-    /// Goes to the next record if the batch holds all of it, or to the end if the batch is the last. Returns whether
-    /// the cursor is on a record. Returns `None` if the cursor did not move: the caller then calls
-    /// [`Cursor::move_next`]. Cannot fail, and reads nothing shared.
+    /// Goes to the next record if the batch has the whole record, or to the end if the batch is the last. Returns
+    /// whether the cursor is on a record. Returns `None` if the cursor did not move: the caller then calls
+    /// [`Cursor::move_next`]. Cannot fail, and reads no shared memory.
     #[inline]
     pub fn step(&mut self) -> Option<bool> {
         if self.place != Place::On {
@@ -259,7 +260,8 @@ impl SnapshotWalk<'_> {
         Ok(false)
     }
 
-    /// Goes to the last record below `high`, or of all. Stays if there is none.
+    /// Goes to the last record below `high`, or to the last record if `high` is `None`. Stays if there is no such
+    /// record.
     fn go_below(&mut self, high: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut high = high.or_else(|| self.range.high().map(<[u8]>::to_vec));
@@ -311,7 +313,7 @@ impl<'a> SnapshotAccess<'a> {
         Ok(count)
     }
 
-    /// Returns the value of an entry, if it is a long one.
+    /// Returns the value of an entry, if the value is long.
     fn long_of(&self, batch: &Batch, index: usize) -> Result<Option<Vec<u8>>> {
         match &batch.entries[index] {
             (key, Stored::Chain(chain)) => self.read_chain(&batch.bytes[key.clone()], *chain).map(Some),
@@ -334,8 +336,8 @@ impl<'a> SnapshotAccess<'a> {
         self.finish(batch, copied)
     }
 
-    /// Copies the shown records of the last leaf that holds a key below `high` (or any key), from the range's
-    /// beginning. Returns whether there is such a leaf.
+    /// Copies the shown records of the last leaf that holds a key below `high` (or any key, if `high` is `None`), from
+    /// the range's beginning. Returns whether there is such a leaf.
     fn batch_below(&self, high: Option<Vec<u8>>, range: &KeyRange, batch: &mut Batch) -> Result<bool> {
         let pages = &self.access.pages;
         for _ in 0..ROUNDS_MAX {
@@ -374,8 +376,8 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(search::ROOT, "a cursor could not find the next page"))
     }
 
-    /// Copies the shown records at some slots of a latched leaf. For many slots, copies the whole leaf, so that the leaf
-    /// is latched no longer than the copy takes.
+    /// Copies the shown records at some slots of a latched leaf. For many slots, copies the whole leaf, so that the
+    /// latch is held only during the copy.
     #[inline]
     fn copy(&self, batch: &mut Batch, leaf: &SharedPage<'_>, node: &Node<'_>, slots: Range<usize>) -> Result<Copied> {
         let deleter = node.deleter_lsn();

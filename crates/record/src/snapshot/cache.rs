@@ -1,9 +1,10 @@
-//! Cache of the versions that a snapshot has found far back in the log. A snapshot always shows the same version, so
-//! one search is enough.
+//! A cache of the versions that a snapshot has found far back in the log. A snapshot always shows the same version of a
+//! record, so one search for each record is enough.
 //!
-//! A record that all transactions change has a long history after a minute. A reader that reads it repeatedly must not
-//! walk that history each time. The cache has two generations, each of bounded bytes. A found entry moves to the
-//! younger one. When that is full, the older one is dropped.
+//! If all transactions change a record, it has a long history after a minute. A reader that reads the record repeatedly
+//! must not follow the whole history each time. The cache has two generations, each with a bounded number of bytes. A
+//! found entry moves to the younger generation. When the younger generation is full, the older one is dropped, and the
+//! younger one becomes the older.
 
 use std::collections::HashMap;
 
@@ -14,12 +15,12 @@ use crate::shortcuts::Name;
 
 /// Bytes of one generation.
 const BYTES_MAX: usize = 8 << 20;
-/// Approximate bytes of an entry beside its key and value.
+/// The approximate number of bytes of an entry without its key and value.
 const ENTRY_BYTES: usize = 128;
 
 type Generation = HashMap<Vec<u8>, Option<Version>>;
 
-/// Versions by file and name; `None` where there was no record.
+/// Versions by file and name; `None` if there was no record.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     young: Generation,

@@ -1,7 +1,8 @@
 //! A hash file as a snapshot shows it: one record by its key, and a cursor in the order of `hash/scan.rs`.
 //!
-//! An absent key counts for its whole bucket. Each page has the highest LSN of anything removed there, and passes it on
-//! to every page that gets its records.
+//! If a key is absent, its record may have been on any page of the bucket. So the snapshot must be newer than every
+//! removal from every page of the bucket. Each page stores the highest LSN of the records and values that were removed
+//! from it for good. When records move to another page, this LSN is copied there, too.
 
 use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
@@ -24,15 +25,15 @@ use crate::pages::ROUNDS_MAX;
 use crate::shortcuts::Name;
 use crate::Result;
 
-/// The outcome of a look at a bucket.
+/// The outcome of an attempt to read a bucket.
 enum Seen<T> {
     Done(T),
     Read(u32),
 }
 
 impl<'a> SnapshotAccess<'a> {
-    /// Latches the bucket of a hash, and calls `look` with the bucket and its deleter LSN, again until all needed pages
-    /// are in memory.
+    /// Latches the bucket of a hash, and calls `look` with the bucket and the highest LSN of its removals. If a needed
+    /// page is not in memory, releases the latch, reads the page, and starts over.
     fn in_bucket<T>(
         &self,
         hash: u64,
@@ -42,7 +43,7 @@ impl<'a> SnapshotAccess<'a> {
         for _ in 0..ROUNDS_MAX {
             let bucket = self.access.buckets().latch::<SharedPage<'a>>(hash)?;
             let seen = match bucket.deleter(pages, &kept)? {
-                Ok(deleter) => look(&bucket, &kept, deleter)?,
+                Ok(removal_lsn) => look(&bucket, &kept, removal_lsn)?,
                 Err(page) => Seen::Read(page),
             };
             drop(bucket);
@@ -58,18 +59,18 @@ impl<'a> SnapshotAccess<'a> {
     pub(crate) fn hash_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.access.check_key(key)?;
         let pages = &self.access.pages;
-        let found = self.in_bucket(key_hash(key), |bucket, kept, deleter| {
+        let found = self.in_bucket(key_hash(key), |bucket, kept, removal_lsn| {
             let (which, slot) = match bucket.find(pages, kept, key)? {
                 SearchResult::Read(page) => return Ok(Seen::Read(page)),
-                SearchResult::Missing => return self.check_removed(deleter).map(|()| Seen::Done(None)),
+                SearchResult::Missing => return self.check_removed(removal_lsn).map(|()| Seen::Done(None)),
                 SearchResult::Found(which, slot) => (which, slot),
             };
             let (number, page) = bucket.page(&which);
             let record = self.access.record_at(number, &*bucket_page(pages, number, page)?, slot)?;
-            Ok(Seen::Done(Some((Version::of(&record), deleter))))
+            Ok(Seen::Done(Some((Version::of(&record), removal_lsn))))
         })?;
-        let Some((newest, deleter)) = found else { return Ok(None) };
-        let Some(version) = self.resolve(Name::Key(key), newest, deleter)? else { return Ok(None) };
+        let Some((newest, removal_lsn)) = found else { return Ok(None) };
+        let Some(version) = self.resolve(Name::Key(key), newest, removal_lsn)? else { return Ok(None) };
         match self.value_of(key, &version)? {
             Value::Here(value) => Ok(Some(read(value))),
             Value::Chain(chain) => Ok(Some(read(&self.hash_chain(key, chain)?))),
@@ -79,15 +80,16 @@ impl<'a> SnapshotAccess<'a> {
     /// As [`SnapshotAccess::read_chain`], for a hash file.
     pub(super) fn hash_chain(&self, key: &[u8], chain: ChainRef) -> Result<Vec<u8>> {
         let value = long_value::read(&self.access.pages, chain);
-        self.in_bucket(key_hash(key), |_, _, deleter| self.check_removed(deleter).map(Seen::Done))?;
+        self.in_bucket(key_hash(key), |_, _, removal_lsn| self.check_removed(removal_lsn).map(Seen::Done))?;
         value
     }
 
-    /// Returns the shown records from a place on that lie in one bucket, and the place behind them.
+    /// Returns the records of one bucket that the snapshot shows, from the place `from` on, and the place after them;
+    /// no place at the end.
     fn hash_batch(&self, from: u64) -> Result<(Batch, Option<u64>)> {
         let pages = &self.access.pages;
-        let (places, next, deleter) = self.in_bucket(from.reverse_bits(), |bucket, kept, deleter| {
-            self.check_removed(deleter)?;
+        let (places, next, removal_lsn) = self.in_bucket(from.reverse_bits(), |bucket, kept, removal_lsn| {
+            self.check_removed(removal_lsn)?;
             let range = range_from(pages, bucket, from)?;
             let mut found = Vec::new();
             let sought = bucket.look(pages, kept, |number, node, _| {
@@ -104,7 +106,7 @@ impl<'a> SnapshotAccess<'a> {
             if let SearchResult::Read(page) = sought {
                 return Ok(Seen::Read(page));
             }
-            Ok(Seen::Done((found, range.last.checked_add(1), deleter)))
+            Ok(Seen::Done((found, range.last.checked_add(1), removal_lsn)))
         })?;
         let mut places = places;
         places.sort_unstable_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
@@ -113,15 +115,15 @@ impl<'a> SnapshotAccess<'a> {
             let is_plain = self.sees(version.lsn) && version.flags == RecordFlags::NONE;
             batch.push(SplitKey::whole(&key), (version.lsn, version.flags), &version.stored, is_plain);
         }
-        self.settle(&mut batch, deleter)?;
+        self.settle(&mut batch, removal_lsn)?;
         Ok((batch, next))
     }
 }
 
-/// A cursor over what a snapshot shows of a hash file.
+/// A cursor over the records of a hash file that a snapshot shows.
 pub type SnapshotHashCursor<'a> = Cursor<SnapshotHashWalk<'a>>;
 
-/// A walk through what a snapshot shows of a hash file.
+/// A walk through the records of a hash file that a snapshot shows.
 pub struct SnapshotHashWalk<'a> {
     at: SnapshotAccess<'a>,
     /// The entry of the walk's record; `None` before the first.
@@ -146,7 +148,7 @@ impl<'a> Cursor<SnapshotHashWalk<'a>> {
 }
 
 impl SnapshotHashWalk<'_> {
-    /// Searches from a place on. If the search fails or finds nothing, the walk stays on its record.
+    /// Searches from the place `from` on. If the search fails or finds nothing, the walk stays on its record.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
         let before = (self.index.take(), self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
         let found = look(self);
@@ -168,7 +170,7 @@ impl Walk for SnapshotHashWalk<'_> {
     fn go_next(&mut self) -> Result<bool> {
         self.at.access.check_hash()?;
         let mut index = self.index.map_or(0, |index| index + 1);
-        // The walk stays on its record if the next one cannot be read.
+        // The walk stays on its record if the next record cannot be read.
         let (mut later, mut from) = (None::<Batch>, self.from);
         while index >= later.as_ref().unwrap_or(&self.batch).entries.len() {
             let Some(place) = from else { return Ok(false) };

@@ -1,8 +1,8 @@
-//! One version back: restores from a log record the record as it was before.
+//! Rebuilds the previous version of a record from the log record of a change.
 //!
-//! A change logs the bytes that it took out, their place, and the number of bytes that it put in. So the version before
-//! is the version after with these bytes put back. The log record is checked: it must be a change of this record, and
-//! lead to an older LSN.
+//! The log record of a change has the removed bytes, their offset, and the number of inserted bytes. So the version
+//! before the change is the version after it with the removed bytes restored. The log record is checked: it must be a
+//! change of this record, and lead to an older LSN.
 
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::Damage;
@@ -31,7 +31,7 @@ impl Version {
         Version { lsn: record.lsn, flags: record.flags, stored: record.stored.to_vec() }
     }
 
-    /// Returns `None` for a version that is a key without a record.
+    /// Returns the version; `None` if it is a ghost.
     pub(super) fn into_record(self) -> Option<Version> {
         (!self.flags.has(RecordFlags::GHOST) && !self.lsn.is_none()).then_some(self)
     }
@@ -42,7 +42,8 @@ impl Version {
     }
 }
 
-/// Returns the version before `after`, which `record` made; `None` if there was none.
+/// Returns the version before the version `after`, which the log record `record` made; `None` if there was no version
+/// before.
 pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> Result<Option<Version>> {
     let damaged = |damage: Damage| {
         Error::from(libtp_txn::Error::Damaged { lsn: record.lsn, name: "version of a record", what: damage.0 })

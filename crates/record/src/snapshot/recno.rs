@@ -1,6 +1,7 @@
 //! A recno file as a snapshot shows it: one record by its number, and a cursor.
 //!
-//! Slots are never removed, so an absent record never existed, and the deleter LSN of pages does not matter.
+//! Slots are never removed. So if a slot has no version, no record ever existed there, and the deleter LSN of the page
+//! does not matter.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -14,16 +15,17 @@ use crate::page::record_lsn::RecordFlags;
 use crate::shortcuts::Name;
 use crate::Result;
 
-/// Returns a slot's version, as it stands on the page.
+/// Returns the version of a slot on the page.
 fn version_of(slot: &Slot<'_>) -> Version {
     let stored = if slot.flags.has(RecordFlags::GHOST) { Vec::new() } else { slot.bytes.to_vec() };
     Version { lsn: slot.lsn, flags: slot.flags, stored }
 }
 
 impl SnapshotAccess<'_> {
-    /// Passes the record `number` to `read`; `None` if there was no such record.
+    /// Passes the record `number` to `read`. Returns `None` if there was no such record.
     ///
-    /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// A page may be latched while `read` runs: `read` may copy or inspect the record, and calls no other function of
+    /// the library (PROTOCOLS D12).
     ///
     /// # Errors
     /// `SnapshotTooOld`, and errors of pages and the log.
@@ -57,10 +59,10 @@ struct Batch {
     entries: Vec<(u64, Range<usize>)>,
 }
 
-/// A cursor over what a snapshot shows of a recno file.
+/// A cursor over the records of a recno file that a snapshot shows.
 pub type SnapshotNumberCursor<'a> = Cursor<SnapshotNumberWalk<'a>>;
 
-/// A walk through what a snapshot shows of a recno file.
+/// A walk through the records of a recno file that a snapshot shows.
 pub struct SnapshotNumberWalk<'a> {
     at: SnapshotAccess<'a>,
     numbers: RangeInclusive<u64>,
@@ -75,14 +77,14 @@ impl<'a> Cursor<SnapshotNumberWalk<'a>> {
         Cursor::over(SnapshotNumberWalk { at, numbers: 1..=u64::MAX, index: 0, batch: Batch::default() })
     }
 
-    /// Keeps the cursor, which has no place yet, within some of the numbers.
+    /// Limits the cursor, which has no place yet, to a range of numbers.
     #[must_use]
     pub fn within(mut self, numbers: RangeInclusive<u64>) -> SnapshotNumberCursor<'a> {
         self.walk.numbers = numbers;
         self
     }
 
-    /// Returns the numbers that the cursor keeps within.
+    /// Returns the range of numbers that limits the cursor.
     pub fn numbers(&self) -> &RangeInclusive<u64> {
         &self.walk.numbers
     }
@@ -155,7 +157,7 @@ impl SnapshotNumberWalk<'_> {
         Ok(batch)
     }
 
-    /// Goes to the first record with `number` or a greater one, from `page` on. Stays if there is none.
+    /// Goes to the first record with `number` or a greater number, from `page` on. Stays if there is no such record.
     fn go_up_from(&mut self, page: u32, number: u64) -> Result<bool> {
         let mut page = page;
         while page <= self.page_of_high() && page <= self.at.access.recno_tail()? {
@@ -170,7 +172,7 @@ impl SnapshotNumberWalk<'_> {
         Ok(false)
     }
 
-    /// Goes to the last record on `page` or before. Stays if there is none.
+    /// Goes to the last record on `page` or an earlier page. Stays if there is no such record.
     fn go_down_from(&mut self, page: u32) -> Result<bool> {
         let mut page = page;
         let first =

@@ -1,4 +1,4 @@
-//! A whole environment on real managers, in a directory that goes away with the test.
+//! A whole environment on real managers, in a directory that is removed when the test ends.
 #![allow(dead_code, clippy::unwrap_used)] // each test, and an example, use a part
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use libtp_record::{Access, Database, Granularity, Method, OpenSettings};
 use libtp_txn::{Durability, Managers, Parts, TxnSession};
 use rio::Region;
 
-/// A directory that goes away with the test.
+/// A directory that is removed when the test ends.
 pub struct Place(PathBuf);
 
 impl Place {

@@ -1,9 +1,9 @@
 //! A kept region that several handles share. While the first handle opens the region, or the last handle leaves it, no
 //! other handle has it open.
 //!
-//! A handle that is alone reads the state of the last close, before any handle stores. So a region is opened under the
-//! exclusive lock. The handle exchanges it for a shared lock once the header states that the region is in use. A handle
-//! joins a region in use under the shared lock.
+//! The only handle of a region reads the state of the last close, before any handle stores. So a region is opened under
+//! the exclusive lock. The handle exchanges this lock for a shared lock once the header states that the region is in
+//! use. A handle joins a region in use under the shared lock.
 //!
 //! If we die here: the kernel drops the lock. The header then states either that the region is in use or that it is
 //! not.
@@ -21,8 +21,8 @@ use crate::region::use_lock::patiently;
 use crate::{Access, Error, RegionHeader, Result};
 
 /// The longest wait for a handle that opens or leaves the region, which takes two syncs.
-const PATIENCE: Duration = Duration::from_secs(5);
-const MOMENT: Duration = Duration::from_millis(1);
+const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Takes the exclusive lock if no other handle has the file, else the shared lock. Returns `None` if there is no such
 /// file.
@@ -35,13 +35,13 @@ pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
         }
         match super::lock(path, access, FlockOperation::NonBlockingLockShared) {
             Ok(Some(file)) if !is_left(&file) => return Ok(Some(file)),
-            // Either the last handle has left, and this handle may now be alone; or another handle is now alone with
-            // the file.
+            // Either the last handle has left, and this handle may now be the only one; or another handle is now the
+            // only one.
             Ok(Some(_)) => {}
-            Err(Error::InUse { .. }) if begun.elapsed() < PATIENCE => {}
+            Err(Error::InUse { .. }) if begun.elapsed() < OPENING_TIMEOUT => {}
             refused => return refused,
         }
-        std::thread::sleep(MOMENT);
+        std::thread::sleep(RETRY_PAUSE);
     }
 }
 
@@ -54,14 +54,15 @@ fn is_left(file: &File) -> bool {
 
 /// Lets other handles join. The header already states that the region is in use.
 pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
-    // The exchange gives one lock back before it takes the other. Another handle may get the exclusive lock in between,
-    // and soon exchanges it too.
-    let taken = patiently(PATIENCE, MOMENT, |_| true, || flock(lock, FlockOperation::NonBlockingLockShared));
+    // The exchange releases the exclusive lock before it takes the shared lock. Another handle may get the exclusive
+    // lock in between, and soon exchanges it too.
+    let taken =
+        patiently(OPENING_TIMEOUT, RETRY_PAUSE, |_| true, || flock(lock, FlockOperation::NonBlockingLockShared));
     taken.map_err(|errno| system(path, "locking", errno.into()))
 }
 
-/// Returns whether no other handle has the region. If so, no other handle can join until this handle's lock is given
-/// back.
+/// Returns whether no other handle has the region. If so, no other handle can join until this handle's lock is
+/// released.
 pub(super) fn is_last(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }

@@ -9,7 +9,7 @@ use crate::error::system;
 use crate::{Region, Result};
 
 impl Region {
-    /// Leaves a hole of `bytes` behind the memory handed out. Only for a new region that no other process knows.
+    /// Leaves a hole of `bytes` after the memory handed out. Only for a new region that no other process knows.
     ///
     /// # Errors
     /// `Reserve` if the address range is used up; `System` if the file cannot be made that long.

@@ -43,7 +43,7 @@ crate::shared! {
         pub panic: Word<u64>,
         /// Non-zero if the last process left in good order.
         pub clean: Word<u64>,
-        /// Where each manager's header lies.
+        /// The place of each manager's header.
         pub roots: [Link<Word<u64>>; 16],
         /// Device number of the filesystem of the control file.
         pub control_device: Word<u64>,
@@ -207,7 +207,8 @@ impl RegionHeader {
         Some(PathBuf::from(OsStr::from_bytes(bytes.get(..length)?)))
     }
 
-    /// Notes where the environment's directory is; ignores a path that is too long. One process at a time does this.
+    /// Stores the path of the environment's directory; ignores a path that is too long. One process at a time does
+    /// this.
     ///
     /// If we die here: the path is not known until the next process attaches.
     pub fn set_directory(&self, path: &Path) {

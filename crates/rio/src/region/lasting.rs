@@ -72,7 +72,7 @@ impl Lasting {
         Lasting { survives, write_back: how.unwrap_or_default() }
     }
 
-    /// As [`Lasting::from_word`], or `None` if the number is none that `to_word` returns.
+    /// As [`Lasting::from_word`], or `None` if [`Lasting::to_word`] never returns the number.
     pub fn try_from_word(word: u64) -> Option<Lasting> {
         Some(Lasting::from_word(word)).filter(|says| says.to_word() == word)
     }
@@ -102,7 +102,7 @@ impl Region {
         Lasting::of(self.file(), declared)
     }
 
-    /// Makes this process put the file's new blocks safely on the disk before it uses them. Called once. Has no effect
+    /// Makes this process sync the file's new blocks before it uses them. Called once. Has no effect
     /// if the memory outlives only processes.
     pub fn set_lasting(&self, lasting: Lasting) {
         if lasting.is_lasting() {
@@ -110,8 +110,8 @@ impl Region {
         }
     }
 
-    /// Makes all stores so far survive: writes the cache's lines to memory, and the file's length, blocks and name to
-    /// its disk. Called while no other process has the region.
+    /// Makes all stores so far survive: writes the cache lines back to memory, and syncs the file's length, blocks and
+    /// name. Called while no other process has the region.
     ///
     /// # Errors
     /// `System` if the disk refuses.
@@ -230,8 +230,8 @@ impl Region {
         }
     }
 
-    /// Stores to each page that has blocks the content that it already has. The next sync then writes the page even if
-    /// the system takes it for written. Holes in the file stay holes.
+    /// Stores to each page that has a block, without a change of its content. The next sync then writes the page even
+    /// if the system considers the page written. Holes in the file stay holes.
     ///
     /// # Errors
     /// `System` if the search for holes fails.
@@ -242,8 +242,8 @@ impl Region {
         Ok(())
     }
 
-    /// Gives its block to each page in the range whose block was only allocated. The contents stay, even if another
-    /// thread stores to the page meanwhile.
+    /// Stores to each page in the range, so that a block that was only allocated becomes a written block. The contents
+    /// stay, even if another thread stores to the page meanwhile.
     pub(super) fn touch(&self, from: u64, to: u64) {
         // The file already has that length; the size in the header may be smaller.
         self.0.mapping.allow(usize::try_from(to).expect("a region is mapped"));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Bytes, Offset, Region, RegionHeader, Shared};
 
-/// The payload with which a thread unwinds when its region is broken (PROTOCOLS D13): the thread can neither go on nor
-/// return a value. The environment's door catches the unwinding and begins anew.
+/// The payload with which a thread unwinds when its region is broken (PROTOCOLS D13): the thread can neither continue
+/// nor return a value. The environment catches the unwinding and rebuilds the region.
 pub struct Broken;
 
 impl Region {
@@ -62,7 +62,7 @@ impl Region {
         HeldSlice { place: NonNull::from(self.slice(offset, count)), region: self.clone() }
     }
 
-    /// Returns the header, which lies at offset zero, where no [`Offset`] points.
+    /// Returns the header, which is at offset zero, to which no [`Offset`] points.
     #[inline]
     pub(crate) fn header_at_base(&self) -> &RegionHeader {
         let place = self.place(0, size_of::<RegionHeader>(), 64).expect("a mapped region is longer than its header");
@@ -120,7 +120,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
     }
 
-    /// Returns the words that a roll-back stores to. Only the owner of the section rolls back, or a survivor of its
+    /// Returns the words that a rollback stores to. Only the owner of the section rolls back, or a survivor of its
     /// death.
     #[inline]
     pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
@@ -136,7 +136,7 @@ impl Region {
         self.place(offset, bytes, align).unwrap_or_else(|| self.out_of_bounds(offset))
     }
 
-    /// Unwinds if the region is broken, else panics. In a broken region the place may be valid: after
+    /// Unwinds if the region is broken, otherwise panics. In a broken region the place may be valid: after
     /// [`Region::give_up_growth`], this process does not see its new part.
     #[cold]
     #[inline(never)]
@@ -148,14 +148,14 @@ impl Region {
     }
 }
 
-/// A `T` in a region, with the mapping that it lies in. Dereferencing costs nothing.
+/// A `T` in a region, with the mapping that contains it. Dereferencing costs nothing.
 pub struct Held<T: Shared> {
     place: NonNull<T>,
     region: Region,
 }
 
 impl<T: Shared> Held<T> {
-    /// Returns the region that the value lies in.
+    /// Returns the region that contains the value.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region

@@ -1,5 +1,5 @@
-//! Remembered places: where this process last found values of a region. Each place is remembered with an area that
-//! belongs to the value.
+//! Remembered places: the places at which this process last found values of a region, each with an area that belongs to
+//! the value.
 //!
 //! Every use of an offset checks bounds and alignment. Here they are checked only once, when the value is remembered.
 //!
@@ -7,7 +7,7 @@
 //! 1. The low half of an entry is zero, or the place of a `T` in the region, in units of [`UNIT`].
 //! 2. Entries are this process's own memory. A wild store of another process does not reach them.
 //!
-//! An entry may be stale: its place may hold another value by now. So the caller checks the value.
+//! An entry may be stale: another value may be at its place now. So the caller checks the value.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl<T: Shared, const N: usize> Remembered<T, N> {
     }
 }
 
-/// An entry: where a value was found.
+/// An entry: the place at which a value was found.
 pub struct Place<'r, T> {
     region: &'r Region,
     entry: u64,

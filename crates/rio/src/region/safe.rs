@@ -1,10 +1,10 @@
-//! The work that keeps a region whole through a crash of the system that its stores survive. The work secures the lines
-//! that are still in the processor's cache. It also secures the file's length and blocks, which the filesystem keeps in
+//! The steps that keep a region whole if its memory survives a crash of the system. Lines that are still in the
+//! processor's cache are written back. The file's length and blocks are synced, because the filesystem keeps them in
 //! ordinary memory until it has written them.
 //!
 //! Paper: a departure from Rio, which kept all of the file cache and wrote it to the disk before the next start.
 //!
-//! A region whose memory survives only processes needs no such work: after a crash of the system it is not used.
+//! A region whose memory survives only processes needs none of these steps: after a crash of the system it is not used.
 //!
 //! If we die here: the file is longer than the region's header states, and its end is zeros.
 
@@ -51,7 +51,7 @@ impl Region {
     }
 
     /// Makes sure that the file's new blocks are filled, and on its disk, before they are used. Only for a region that
-    /// one process has alone.
+    /// only one process uses.
     pub(crate) fn set_filled(&self) {
         self.0.safe.filling.get_or_init(Mutex::default);
     }
@@ -132,7 +132,7 @@ impl Region {
         self.write_back_and_fence((0, end));
     }
 
-    /// Writes all stores to the disk behind the file, if there is one, with the file's length and blocks.
+    /// Writes all stores to the disk of the file, if the file is on a disk, with the file's length and blocks.
     ///
     /// # Errors
     /// `System` if the disk refuses.
@@ -149,7 +149,7 @@ impl Region {
         written.map_err(|source| system(&self.0.path, "syncing", source))
     }
 
-    /// Writes the header to memory and to the disk behind the file, if there is one.
+    /// Writes the header to memory and, if the file is on a disk, to the disk.
     ///
     /// # Errors
     /// `System` if the disk refuses.

@@ -2,8 +2,8 @@
 //! line.
 //!
 //! Compiled in only with the feature `planted`. A region whose lines are written back as `WriteBack::Simulated` has a
-//! copy, with the contents that its memory would have without the cache. Of each line that differs, a crash leaves
-//! either version, because a cache may write back any line at any time, and in any order.
+//! copy, with the contents that the real memory would have. If a line differs in the two, a crash leaves
+//! either version of it, because a cache may write back any line at any time, and in any order.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -61,7 +61,7 @@ pub fn crash(region: &Region, mut is_kept: impl FnMut() -> bool) -> u64 {
     })
 }
 
-/// Forgets the region's simulated memory: the region is gone, or another region takes its place.
+/// Forgets the region's simulated memory: the region no longer exists, or another region replaces it.
 pub fn forget(region: &Region) {
     with_memory(region, Vec::clear);
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Only a process that holds a lock on the region's file, shared or exclusive, removes the file's name. So the
-//!    holder of the exclusive lock knows that the name still leads to this file.
+//!    holder of the exclusive lock knows that the name still refers to this file.
 //! 2. A process that opens a region takes its lock, and then checks that the file still has a name. If the file has
 //!    none, the process opens the path again.
 

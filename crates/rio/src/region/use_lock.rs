@@ -6,7 +6,7 @@
 //! these locks (PROTOCOLS D9).
 //!
 //! No wait for a lock is unbounded, because every user who may read the file can take the lock. A process that does not
-//! get the lock goes on without it: while a stranger holds the lock, no process can take it and remove the file.
+//! get the lock continues without it: while another user holds the lock, no process can take it and remove the file.
 
 use std::fs::File;
 use std::io;
@@ -18,11 +18,11 @@ use rustix::io::Errno;
 
 /// The longest wait for the shared lock. A process that removes a region's file holds the exclusive lock for a few
 /// system calls only.
-const PATIENCE: Duration = Duration::from_secs(1);
-const MOMENT: Duration = Duration::from_micros(200);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_micros(200);
 
-/// Repeats an attempt, with pauses, while it is refused only for the moment, until `patience` is over. Returns the last
-/// outcome.
+/// Repeats an attempt, with pauses, while `is_for_the_moment` accepts its error and `patience` is not over. Returns the
+/// last outcome.
 pub(crate) fn patiently<T, E>(
     patience: Duration,
     pause: Duration,
@@ -42,7 +42,7 @@ pub(crate) fn patiently<T, E>(
 pub(super) fn lock_shared(file: &File) -> io::Result<bool> {
     // A refusal that lasts is ignored: the holder does not remove the file, or the filesystem has no such locks.
     let is_busy = |errno: &Errno| matches!(*errno, Errno::WOULDBLOCK | Errno::INTR);
-    let _ = patiently(PATIENCE, MOMENT, is_busy, || flock(file, FlockOperation::NonBlockingLockShared));
+    let _ = patiently(LOCK_TIMEOUT, RETRY_PAUSE, is_busy, || flock(file, FlockOperation::NonBlockingLockShared));
     has_name(file)
 }
 
@@ -51,7 +51,7 @@ pub(super) fn take(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Gives the lock back. A close alone is not enough: a child of a fork would delay the unlock.
+/// Releases the lock. A close is not enough: a child of a fork would delay the unlock.
 pub(super) fn give_back(file: &File) {
     // If the call fails, the close still unlocks the file, unless such a child exists.
     let _ = flock(file, FlockOperation::Unlock);
@@ -60,7 +60,7 @@ pub(super) fn give_back(file: &File) {
 /// Returns whether no other process uses the region. The caller holds the shared lock.
 pub(super) fn is_alone(file: &File) -> bool {
     let alone = take(file);
-    // The attempt may give the shared lock back, so it is taken again in either case.
+    // The attempt may release the shared lock, so that lock is taken again in either case.
     let _ = lock_shared(file);
     alone
 }

@@ -1,6 +1,6 @@
-//! The audit of an undo log before its roll-back: can a session have written the log's content?
+//! The audit of an undo log before its rollback. It checks that a session can have written the log's content.
 //!
-//! A wild store may have hit the log. A roll-back would then store garbage over good data.
+//! A wild store may have hit the log. A rollback would then store garbage over good data.
 
 use super::{bytes_of, words_of, Undo, UndoLog, CHECKED, PLACE_MASK};
 use crate::{Offset, Region, Word};
@@ -23,7 +23,7 @@ impl Undo {
         forms.get(usize::try_from(self.region.at(self.log).form.load()).ok()?).copied()
     }
 
-    /// Checks that the log has only whole images, of places inside the region and in the log's form, and a zero behind
+    /// Checks that the log has only whole images, of places inside the region and in the log's form, and a zero after
     /// them.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Undo {
         }
     }
 
-    /// As [`Undo::open`], or `None` if the log or its area lies outside of the region.
+    /// As [`Undo::open`], or `None` if the log or its area is outside the region.
     pub fn try_open(region: &Region, log: Offset<UndoLog>) -> Option<Undo> {
         let header = region.try_at(log)?;
         let bytes = usize::try_from(header.words.get().checked_mul(8).filter(|bytes| *bytes != 0)?).ok()?;

@@ -1,8 +1,8 @@
 //! A chain of logs: a segment that several threads change has one log for each thread.
 //!
 //! Paper: a departure; Vista is for one thread. The header word `further` of each log leads to the next log. The
-//! changes of two open transactions never overlap, so the order of the roll-backs does not matter. The logs do not
-//! overlap either: if two logs of a chain share bytes, the chain was damaged, and no image of it is put back.
+//! changes of two open transactions never overlap, so the order of the rollbacks does not matter. The logs do not
+//! overlap either: if two logs of a chain share bytes, the chain was damaged, and none of its images is restored.
 //!
 //! If we die here: a log is linked only once it is whole and empty; a log that is not linked is merely unused memory.
 
@@ -17,7 +17,7 @@ impl Undo {
         &self.region.at(self.log).further
     }
 
-    /// Makes an empty log of `bytes` and links it behind this log.
+    /// Makes an empty log of `bytes` and links it after this log.
     ///
     /// # Errors
     /// The region cannot grow.
@@ -41,7 +41,7 @@ impl Undo {
         Undo::open(&self.region, self.log)
     }
 
-    /// Returns all logs behind this log.
+    /// Returns all logs after this log in the chain.
     ///
     /// # Errors
     /// The fault of the chain, as a sentence without its full stop.
@@ -73,7 +73,7 @@ impl Undo {
         [self.header_place(), self.area_range()].map(|(at, bytes)| at..at + bytes)
     }
 
-    /// As [`Undo::audit`], for this log and the logs behind it. Also checks that no image covers a log's own bytes,
+    /// As [`Undo::audit`], for this log and the logs after it. Also checks that no image covers a log's own bytes,
     /// and that no two logs have images of the same bytes.
     ///
     /// # Errors
@@ -110,8 +110,8 @@ impl Undo {
         Ok(())
     }
 
-    /// Rolls back this log and the logs behind it, and settles the form of their records. Returns the number of
-    /// images. The caller has audited the logs.
+    /// Rolls back this log and the logs after it, and sets the form of their records. Returns the number of images. The
+    /// caller has audited the logs.
     pub fn recover_all(&self) -> usize {
         let further = self.further().unwrap_or_default();
         let logs = std::iter::once(self).chain(&further);
@@ -124,7 +124,7 @@ impl Undo {
         rolled_back.sum()
     }
 
-    /// Returns where this log and the logs behind it lie: places and bytes.
+    /// Returns the places and lengths in bytes of this log and of the logs after it.
     pub fn areas(&self) -> Vec<(u64, u64)> {
         let further = self.further().unwrap_or_default();
         let behind = further.iter().flat_map(|log| [log.header_place(), log.area_range()]);

@@ -1,6 +1,6 @@
 //! Records with checksums: the undo log in memory that outlives the processor's cache.
 //!
-//! Paper: a departure; Rio's memory and cache went through a crash together. A record is written back before the stores
+//! Paper: a departure; Rio's memory and cache both survive a crash. A record is written back before the stores
 //! that it covers, with one fence. Cache lines get to memory in any order, so recovery ignores partial records and
 //! records of an earlier sequence.
 //!
@@ -9,10 +9,10 @@
 //! number is written back together with the stores and with a sum of the stored bytes; recovery then accepts the number
 //! only if the sum agrees. A fence takes longer than such a sum.
 //!
-//! Ranges may be announced before they are declared: their records are then written back together. Writing all of them
-//! back takes as long as writing back one record.
+//! Ranges may be announced before they are declared: their records are then written back together. That takes as long
+//! as to write back one record.
 //!
-//! If we die here: until the next transaction's first record, recovery checks the sum, so the summed bytes may not
+//! If we die here: recovery checks the sum until the next transaction has its first record, so the summed bytes may not
 //! change in that time. If several threads have a log each, another thread may change these bytes, so the commit uses
 //! fences there. Code that stores outside of transactions calls [`Undo::confirm`] first.
 
@@ -39,13 +39,13 @@ pub(crate) struct Checked {
     /// The first words of the saved records. These are copies, because a log line that was written back is no longer in
     /// the first-level cache.
     pub(super) headers: RefCell<Vec<u64>>,
-    /// The range in `headers` of the records that are announced and not yet declared.
+    /// The range, in `headers`, of the records that are announced and not yet declared.
     pub(super) announced: Cell<(usize, usize)>,
     pub(super) is_announcing: Cell<bool>,
 }
 
 impl Undo {
-    /// Sets the form of the records to come: images of any length and place, with checksums if the memory outlives the
+    /// Sets the form of later records: images of any length and place, with checksums if the memory outlives the
     /// cache. The log must be empty.
     ///
     /// If we die here: the log is empty in either form.
@@ -56,7 +56,7 @@ impl Undo {
         if form.get() != wanted as u64 && !self.has_images() {
             self.cut(0);
             self.write_back_word(&self.words[0]);
-            // Records with checksums that are left behind the zero now belong to an earlier sequence.
+            // Records with checksums that remain after the zero now belong to an earlier sequence.
             self.raise_sequence();
             form.publish(wanted as u64);
             self.write_back_word(form);
@@ -84,7 +84,7 @@ impl Undo {
         let saved = save();
         self.checked.is_announcing.set(false);
         if self.top.get() != from {
-            // The zero behind the last record is written back too.
+            // The zero after the last record is written back too.
             self.write_back_records(&self.words[from..=self.top.get()]);
             self.checked.announced.set((first, self.checked.headers.borrow().len()));
         }
@@ -99,13 +99,13 @@ impl Undo {
         bytes <= RECORD_BYTES_MAX && next < to && self.checked.headers.borrow()[next] == header(place, bytes) | CHECKED
     }
 
-    /// Returns whether `bytes` at `place` can be lent with no other step, if the log ends at `top`. Always false in a
-    /// child of the process that opened the log.
+    /// Returns whether the caller may store to `bytes` at `place` without a further step, if the log ends at `top`.
+    /// Always false in a child of the process that opened the log.
     pub fn is_ready(&self, top: usize, place: u64, bytes: usize) -> bool {
         self.has_quick_room(top, bytes) || (self.is_announced(place, bytes) && self.start.mark.is_current())
     }
 
-    /// Removes the record from the announced records, if it is the next of them. Returns whether it was.
+    /// Removes the record from the announced records, if it is the next of them. Returns whether it was removed.
     fn was_announced(&self, place: u64, bytes: usize) -> bool {
         let is_next = self.is_announced(place, bytes) && !self.checked.is_announcing.get();
         if is_next {
@@ -192,7 +192,7 @@ impl Undo {
         self.forget_saved();
     }
 
-    /// Writes back every store that the log covers. Called before another party decides whether the stores stand.
+    /// Writes back every store that the log covers. Called before another log decides whether the stores are kept.
     pub fn save_stored(&self) {
         let top = self.top.get();
         if self.write_back != WriteBack::None && top != 0 {
@@ -224,8 +224,8 @@ impl Undo {
     }
 
     /// Writes back the places of the records, after the records were rolled back or another process ended their
-    /// transaction. Then discards the log. Does nothing for a part of the log: its places are written back with the
-    /// whole.
+    /// transaction. Then discards the log. Does nothing if `start` is not the log's beginning: the rollback of the
+    /// whole log writes these places back.
     pub(super) fn keep_rolled_back(&self, start: usize, records: &[usize]) {
         if start != 0 || self.write_back == WriteBack::None {
             return;
@@ -251,7 +251,7 @@ impl Undo {
         }
     }
 
-    /// Returns the records to put back after a death.
+    /// Returns the records to restore after a death.
     ///
     /// The stores of a transaction that ended by a sum may be in memory only in part. The transaction is whole if its
     /// changed bytes have the sum. The transaction is also whole if some of its records are missing: then the next
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_mark_without_all_its_stores_does_not_count() {
+    fn an_end_mark_without_all_its_stores_in_memory_is_ignored() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         made.store(&undo, 0, 1);
@@ -438,12 +438,12 @@ mod tests {
             put(&next, &log);
             made.word(lost).init(ended[0]);
             drop(made.used_by(WriteBack::Clflush));
-            assert_eq!(made.words(), ended, "the line at {lost} was not there, so nothing is");
+            assert_eq!(made.words(), ended, "the line at {lost} was not in memory, so the transaction is rolled back");
         }
     }
 
     #[test]
-    fn records_that_were_saved_over_an_ended_transactions_say_that_it_has_ended() {
+    fn records_saved_over_the_records_of_an_ended_transaction_show_that_it_has_ended() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         made.store(&undo, 0, 1);
@@ -452,7 +452,7 @@ mod tests {
         // The next transaction has a record, and has stored.
         made.store(&undo, 0, 2);
         drop(made.used_by(WriteBack::Clflush));
-        assert_eq!(made.words(), [1, 1, 0], "only the next transaction is taken back");
+        assert_eq!(made.words(), [1, 1, 0], "only the next transaction is rolled back");
         let undo = made.used_by(WriteBack::Clflush);
         made.store(&undo, 0, 5);
         let first = copy(&undo)[..undo.top.get()].to_vec();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmed_end_or_an_end_beside_other_logs_needs_no_sum() {
+    fn a_confirmed_end_or_the_end_in_one_of_several_logs_needs_no_sum() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         let further = undo.add_further(4096).unwrap();
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announced_range_does_not_count_as_a_longer_range() {
+    fn an_announced_range_is_not_taken_for_a_longer_range() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         undo.announce(|| undo.save_bytes(made.place, &[0; 8]));
@@ -533,7 +533,7 @@ mod tests {
         assert_eq!(undo.saved().count(), 4);
         undo.roll_back();
         assert_eq!(made.words(), [0, 0, 0]);
-        // No announced record is left by now.
+        // No announced record is left now.
         made.store(&undo, 0, 1);
         assert_eq!(undo.saved().count(), 1);
     }

@@ -1,15 +1,15 @@
-//! Marks in the log: a roll-back to a mark puts back the changes made since the mark, and the log goes on from there.
+//! Marks in the log: a rollback to a mark undoes the changes made since the mark, and the log continues from there.
 //!
-//! Paper: a departure; an abort of Vista takes everything back. Records are contiguous, so a mark is the place of the
+//! Paper: a departure; an abort of Vista undoes everything. Records are contiguous, so a mark is the place of the
 //! next record, and stays valid when the log moves to a longer area.
 //!
-//! If records have checksums, a record that was cut off still has the sequence number of the running transaction. The
-//! next record overwrites the first cut record. If another cut record then began right behind the new record, and the
-//! zero between the two were not in memory yet, recovery would put back the cut record over unrelated data. So every
-//! cut record is made invalid before anything else is saved.
+//! If records have checksums, a truncated record still has the sequence number of the running transaction. The next
+//! record overwrites the first truncated record. If another truncated record then began right after the new record, and
+//! the zero between the two were not in memory yet, recovery would store the image of the truncated record over
+//! unrelated data. So every truncated record is made invalid before another record is saved.
 //!
-//! If we die here: the log is cut only after everything is put back. The repairing session puts some images back a
-//! second time, which changes nothing, and goes on with the images before the mark.
+//! If we die here: the log is cut only after all images are restored. The repairing session restores some images a
+//! second time, which changes nothing, and continues with the images before the mark.
 
 use super::{planted, words_of, Undo, WriteBack};
 use crate::failpoint;
@@ -32,12 +32,12 @@ impl Undo {
         UndoMark(top)
     }
 
-    /// Puts back the images saved since the mark, last to first, and discards them. Returns their number. Images from
+    /// Restores the images saved since the mark, last to first, and discards them. Returns their number. Images from
     /// before the mark stay.
     ///
     /// # Panics
-    /// If the log ends before the mark, is not whole, or has an image of a place outside its region. Nothing was put
-    /// back then.
+    /// If the log ends before the mark, is not whole, or has an image of a place outside its region. Nothing was
+    /// restored then.
     pub fn roll_back_to(&self, mark: UndoMark) -> usize {
         let (UndoMark(start), UndoMark(top)) = (mark, self.mark());
         assert!(start <= top, "a mark is of the transaction that goes on");
@@ -107,7 +107,7 @@ mod tests {
             let in_memory: Vec<u64> = undo.words.iter().map(Word::get).collect();
             undo.save_bytes(place + 500, &[5; 40]);
             if how != WriteBack::None {
-                // The line with the zero behind the new record is not in memory yet.
+                // The line with the zero after the new record is not in memory yet.
                 let top = undo.top();
                 undo.words[top].init(in_memory[top]);
             }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_stored_to_is_put_back_to_no_mark() {
+    fn a_damaged_log_is_not_rolled_back_to_a_mark() {
         let region = Region::anonymous(1 << 20).unwrap();
         let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
         let undo = Undo::open(&region, log);
@@ -128,9 +128,9 @@ mod tests {
         undo.save_bytes(place + 100, &[2; 40]);
         undo.words[second].init(0);
         let went = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| undo.roll_back_to(mark)));
-        assert!(went.is_err(), "a part of the part would be put back, and the rest would stand");
+        assert!(went.is_err(), "only some of the images since the mark would be restored");
         let there = region.undo_bytes(place, 1)[0].load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(there, 0, "nothing is");
+        assert_eq!(there, 0, "no image is restored");
     }
 
     #[test]

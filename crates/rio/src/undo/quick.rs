@@ -1,9 +1,9 @@
 //! The values that a Vista transaction keeps in the processor's registers, from its beginning to its end.
 //!
-//! Paper: a departure only in where values are kept. A store to a place outside the cache takes as long as the
-//! processor needs to fetch the line. Meanwhile the processor runs as many of the next transactions as it has room for.
-//! Every memory access of a transaction takes some of that room: a transaction of eight bytes that loaded fourteen
-//! words took half as long again as a transaction that loaded six (docs/performance.md).
+//! Paper: a departure only in the place of these values. A store to memory outside the cache takes as long as the
+//! processor needs to fetch the line. Meanwhile the processor runs as many instructions of the next transactions as it
+//! has room for. Every memory access of a transaction takes some of that room: a transaction of eight bytes that loaded
+//! fourteen words took 1.5 times as long as a transaction that loaded six (docs/performance.md).
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -41,7 +41,7 @@ struct Copies {
     gate: &'static AtomicU64,
 }
 
-/// The number of words of a log that are used without reading the log's length: Vista makes its logs at least that
+/// The number of words of a log that are used without a load of the log's length: Vista's logs are at least that
 /// long.
 const WORDS: usize = 6 << 10;
 
@@ -67,7 +67,7 @@ impl Start {
         Start { log: NonNull::from(log).cast(), gate: Gate::shut(), mark: ForkMark::of_this_process(), spare: None }
     }
 
-    /// Leads to a longer log. The process that opened the log calls this.
+    /// Replaces the log by a longer log. The process that opened the log calls this.
     pub(super) fn lead_to(&mut self, log: &[Word<u64>]) {
         self.gate.close();
         self.log = NonNull::from(log).cast();
@@ -128,9 +128,9 @@ impl<'s, T: Parts> Quick<'s, T> {
 
     /// Saves the before-image of `bytes` at the position `at` in the log that ends at `top`. Returns the bytes, to be
     /// stored to. Calls `prepare` with these numbers first if the image cannot take the quick path. Adds the length of
-    /// the image's records to `top` in any case, so that the compiler knows `top`: if `prepare` fails, `top` is ahead of
-    /// the log's end from now on, and the gate stays shut. If the memory outlives the cache, the log's handle has the
-    /// end, and `top` means nothing.
+    /// the image's records to `top` in any case, so that the compiler knows `top`: if `prepare` fails, `top` is ahead
+    /// of the log's end from now on, and the gate stays shut. If the memory outlives the cache, the log's handle has
+    /// the end, and `top` means nothing.
     ///
     /// # Errors
     /// Errors of `prepare`.
@@ -176,8 +176,8 @@ impl<'s, T: Parts> Quick<'s, T> {
         Ok(unsafe { std::slice::from_raw_parts_mut(place, bytes) })
     }
 
-    /// Empties the log, so that the changes stand. Returns whether it did: it does not if the quick path is off, or in
-    /// a child of the process that has the log.
+    /// Empties the log, so that the changes are kept. Returns false, and changes nothing, if the quick path is off, or
+    /// in a child of the process that has the log.
     #[inline(always)]
     pub fn discard(&self) -> bool {
         if self.limit() == 0 {
@@ -231,8 +231,8 @@ fn set_gate<T: Parts>(owner: &mut T) {
     }
 }
 
-/// Saves the before-image of any bytes that the view shows, for a transaction that keeps the end `top`. If the bytes
-/// could not be prepared, saves nothing.
+/// Saves the before-image of bytes of the view, for a transaction that keeps the log's end `top`. If the bytes could
+/// not be prepared, saves nothing.
 #[inline(never)]
 fn save_slowly<T: Parts>(owner: &mut T, at: u64, bytes: usize, top: usize, is_prepared: bool) {
     let (view, undo, hold) = owner.parts();

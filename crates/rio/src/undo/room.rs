@@ -1,5 +1,5 @@
-//! The room in an undo log, the log's growth, and the *quick path*. On the quick path an image is saved, or the log
-//! emptied, with no other step (no checksum, no guard to open, no block to free).
+//! The room in an undo log, the log's growth, and the *quick path*. On the quick path, an image is saved or the log is
+//! emptied without a further step (no checksum, no guard to open, no block to free).
 //!
 //! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger area can replace it
 //! even while sections are open.
@@ -48,7 +48,7 @@ impl Undo {
         self.start.spare = Some((area, words));
         ready(area.raw(), words * 8)?;
         self.start.spare = None;
-        // The images of open sections are copied too, with the zero behind the last record.
+        // The images of open sections are copied too, with the zero after the last record.
         let new = self.region.slice(area, self.top.get() + 1);
         for (to, from) in new.iter().zip(self.words.iter()) {
             to.init(from.get());
@@ -123,8 +123,8 @@ impl Undo {
         self.quick.first().is_some_and(|first| first.get() == 0)
     }
 
-    /// As [`Undo::discard`] on the quick path, for a caller that keeps the log's end itself. Returns whether the log
-    /// was discarded: it is not if the quick path is off, or in a child of the process that opened the log.
+    /// As [`Undo::discard`] on the quick path, for a caller that keeps the log's end itself. Returns false, and
+    /// discards nothing, if the quick path is off, or in a child of the process that opened the log.
     #[inline(always)]
     pub fn discard_quickly(&self) -> bool {
         let Some(first) = self.quick.first().filter(|_| self.start.mark.is_certain()) else { return false };
@@ -146,7 +146,7 @@ impl Undo {
     /// Returns the log's end for a transaction that keeps the end `top`.
     pub fn end_of(&self, top: usize) -> usize {
         match self.write_back {
-            // This transaction has saved nothing. A forgotten one may have left a number in `ahead`.
+            // This transaction has saved nothing. A transaction that was forgotten may have left a number in `ahead`.
             WriteBack::None if top == 0 => 0,
             WriteBack::None => top.wrapping_sub(self.ahead.get()),
             _ => self.top.get(),
@@ -220,7 +220,7 @@ impl Undo {
         }
     }
 
-    /// Returns where the log's area lies, and its length in bytes.
+    /// Returns the place of the log's area, and its length in bytes.
     pub fn area_range(&self) -> (u64, u64) {
         let header = self.region.at(self.log);
         let area = header.area.load().expect("an undo log was created before it is opened");

@@ -5,7 +5,7 @@ use libtp_log::Lsn;
 
 use crate::Error;
 
-/// Bytes in front of the names of one database.
+/// The number of bytes before the names of one database.
 const FRONT: usize = 12;
 
 /// Returns the body of a record of fates: for each database the file's number and the bytes of a page (4 bytes each),
@@ -43,7 +43,7 @@ pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
     Some(fates)
 }
 
-/// Returns one line for people.
+/// Describes a body in one line.
 pub(crate) fn describe(body: &[u8]) -> String {
     let Some(fates) = decode(body) else { return "unreadable".into() };
     let one = |fate: &Fate| match &fate.new_name {

@@ -1,16 +1,16 @@
-//! The body of a record of changes that restart left (`recovery/left.rs`).
+//! The body of a log record of changes that restart could not undo (`recovery/left.rs`).
 
 use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, TxnId};
 
-/// The changes left of one loser.
+/// The changes of one loser that were not undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingUndo {
     /// The loser's first record.
     pub(crate) first: Lsn,
-    /// The record of each change, by the LSN of the transaction's record before it. No two changes have the same record
-    /// before them.
+    /// The LSN of each change's record, by the LSN of the transaction's previous record. No two changes have the same
+    /// previous record.
     pub(crate) changes: BTreeMap<Lsn, Lsn>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, PendingUndo)> {
     Some((TxnId::new(*txn), PendingUndo { first: Lsn::new(*first), changes }))
 }
 
-/// Returns one line for people.
+/// Describes a body in one line.
 pub(crate) fn describe(body: &[u8]) -> String {
     match decode(body) {
         Some((txn, left)) => format!("{} changes of transaction {} wait for their file", left.changes.len(), txn.raw()),

@@ -1,8 +1,7 @@
-//! The table of log-record types: how recovery calls access methods it does not know.
+//! The table of log-record types, through which recovery calls access methods that it does not know.
 //!
 //! Paper: LIBTP 3.2.6, "the Log Manager performs a table lookup on the record type to call the appropriate routines".
-//! Departure: the table stands in the transaction manager, since redo and undo work on pages, which the log does not
-//! know.
+//! Departure: the table is in the transaction manager, since redo and undo work on pages, which the log does not know.
 
 use libtp_buffer::{PageId, PageMut};
 use libtp_log::{Lsn, RecordRef};
@@ -12,7 +11,7 @@ use super::Managers;
 use crate::application::Applications;
 use crate::{Result, TxnSession};
 
-/// The reason why a record does not fit a page: redo met bytes that the record was not made for.
+/// The reason why a record does not fit a page: redo found bytes for which the record was not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage(pub String);
 
@@ -66,7 +65,7 @@ impl<'a> Change<'a> {
 }
 
 /// Undoes one change logically: finds the record again, by key, and logs the compensation through `Change::compensate`
-/// with the log record's previous LSN as the place where undo goes on.
+/// with the log record's previous LSN as the place where undo continues.
 pub type UndoFn = fn(&Change<'_>, &RecordRef<'_>) -> Result<()>;
 
 /// Repeats a change on the page of a role. Pure: no I/O, no latch, no LSN test; the driver does those.
@@ -77,7 +76,7 @@ pub type RedoFn = fn(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[
 pub struct RecordType {
     /// The code in the record's header. Never reused.
     pub code: u16,
-    /// Its name, for people.
+    /// The type's name, for messages.
     pub name: &'static str,
     /// Returns the pages that a body names.
     pub pages: fn(body: &[u8]) -> PageList,
@@ -95,7 +94,7 @@ impl std::fmt::Debug for RecordType {
     }
 }
 
-/// All record types a process knows, by code.
+/// All record types that a process knows, by code.
 #[derive(Debug, Default)]
 pub struct RecordTable {
     types: Vec<Option<RecordType>>,

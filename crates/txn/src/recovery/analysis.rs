@@ -1,7 +1,7 @@
-//! Analysis: it finds the transactions that did not end, and where redo starts.
+//! Analysis finds the transactions that did not end, and the place where redo starts.
 //!
-//! It begins with the contents of the checkpoint and takes in every record from there on, while the log is read for
-//! redo: none of its results is needed before the end of the log.
+//! It begins with the contents of the checkpoint and examines every later record while the log is read for redo: its
+//! results are needed only at the end of the log.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ use crate::{Error, OpenOutcome, Result};
 /// The result of analysis.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Redo starts here.
+    /// The LSN at which redo starts.
     pub(super) redo_from: Lsn,
-    /// The checkpoint's list covers the records below this.
+    /// The end of the records that the checkpoint's list covers.
     listed_below: Lsn,
-    /// Identifiers below are used up.
+    /// The next identifier: smaller identifiers are used up.
     pub(super) next_id: u64,
     /// The transactions without an end, by identifier.
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
     /// The last commit that has changed each segment of memory, which may not know of it yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
-    /// The changes of earlier losers that were left, by the losers' identifiers.
+    /// The changes of earlier losers that could not be undone, by the losers' identifiers.
     pub(super) left: BTreeMap<u64, PendingUndo>,
-    /// The fates of databases that count if the transactions of these numbers commit.
+    /// The fates of databases that take effect if the transactions of these numbers commit.
     undecided: BTreeMap<u64, Vec<Fate>>,
     /// The decided fates of databases, in the order of the log.
     pub(super) decided: Vec<Fate>,
@@ -50,7 +50,7 @@ pub(super) fn begin(read: &ReadRecord<'_>, checkpoint: Option<Lsn>, oldest: Lsn)
     found.next_id = checkpoint.next_id;
     found.open = checkpoint.open.into_iter().map(|open| (open.segment, open)).collect();
     for entry in checkpoint.running {
-        // The entry's last record may be its end: the checkpoint saw the slot a moment too early.
+        // The entry's last record may be the end of the transaction: the checkpoint read the slot while it ended.
         let last = read(entry.last_lsn)?;
         if is_end(last.header.kind()) {
             found.note_end(&last.borrow());
@@ -65,14 +65,15 @@ pub(super) fn begin(read: &ReadRecord<'_>, checkpoint: Option<Lsn>, oldest: Lsn)
     Ok(found)
 }
 
-/// A transaction number that is never reached: at a billion a second, not in a hundred years.
+/// A transaction number that is never reached: with a billion transactions a second, it takes more than a hundred
+/// years.
 const NUMBERS_END: u64 = 1 << 62;
 
 impl Found {
-    /// Takes in the next record of the log.
+    /// Examines the next record of the log.
     pub(super) fn note(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let id = record.header.txn();
-        // Also below the checkpoint's list: a fate that was carried out is not carried out again.
+        // Also examined below the checkpoint's list: a fate that was carried out is not carried out again.
         self.note_databases(record)?;
         if self.note_left(record)? {
             return Ok(());
@@ -80,7 +81,7 @@ impl Found {
         if id == TxnId::NONE || record.lsn < self.listed_below {
             return Ok(());
         }
-        // No number that high was ever given out: a wild store has hit the record.
+        // No transaction gets a larger number: a wild store has hit such a record.
         if id.raw() < NUMBERS_END {
             self.next_id = self.next_id.max(id.raw() + 1);
         }
@@ -95,7 +96,8 @@ impl Found {
         Ok(())
     }
 
-    /// Takes in a record about changes that were left. Returns true if the record has nothing else for the analysis.
+    /// Examines a record about changes that were left undone. Returns true if the record has nothing else for the
+    /// analysis.
     fn note_left(&mut self, record: &RecordRef<'_>) -> Result<bool> {
         if record.header.kind() == LEFT {
             let damaged =
@@ -117,8 +119,8 @@ impl Found {
         Ok(was_left && !is_in_chain)
     }
 
-    /// Notes the fates in a record. They count when the record's transaction commits, or at once if it has no
-    /// transaction.
+    /// Notes the fates in a record. They take effect when the record's transaction commits, or at once if the record
+    /// has no transaction.
     fn note_databases(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let id = record.header.txn();
         match record.header.kind() {
@@ -136,7 +138,7 @@ impl Found {
     }
 
     /// Notes the segments of a commit record. A session that joins a segment has found that the segment knows of all
-    /// earlier commits: so only the last commit counts.
+    /// earlier commits: so only the last commit matters.
     fn note_end(&mut self, record: &RecordRef<'_>) {
         if record.header.kind() != COMMIT || planted("txn: restart drops open segments of a committed transaction") {
             return;
@@ -159,11 +161,11 @@ fn read_checkpoint(read: &ReadRecord<'_>, lsn: Lsn) -> Result<Checkpoint> {
     let record = read(lsn)?;
     let damaged = |what: &str| Error::Damaged { lsn, name: "checkpoint", what: what.into() };
     if record.header.kind() != CHECKPOINT {
-        return Err(damaged("the control file names it, but another record stands there"));
+        return Err(damaged("the control file names it, but there is another record at that place"));
     }
     let checkpoint = Checkpoint::decode(&record.body).ok_or_else(|| damaged("its body does not fit its count"))?;
     if checkpoint.redo_point > checkpoint.begin_lsn {
-        return Err(damaged("it states that redo starts behind its own beginning"));
+        return Err(damaged("it states that redo starts after its own beginning"));
     }
     Ok(checkpoint)
 }

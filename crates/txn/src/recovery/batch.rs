@@ -1,10 +1,10 @@
-//! A batch: the page changes of a stretch of history, put in the order of pages before they are repeated.
+//! A batch: the page changes of a part of the log, sorted by page before they are repeated.
 //!
-//! The changes of one page in that stretch are repeated together: the page is found, latched and brought into the
-//! processor's cache once. Pages come from the disk in the order in which they lie there, neighbours in one read.
+//! The changes of one page in that part are repeated together: the page is found, latched and brought into the
+//! processor's cache once. Pages are read from the disk in the order of their numbers, neighbours in one read.
 //!
-//! Invariant: the changes of one page keep the order of the log. Redo needs no more: it looks at one page at a time,
-//! and the effect of a record on one of its pages does not depend on the others.
+//! Invariant: the changes of one page keep the order of the log. Redo needs no other order: it changes one page at a
+//! time, and the effect of a record on one of its pages does not depend on its other pages.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,7 +16,7 @@ use libtp_process::Session;
 use super::redo::{redo_on_page, PageChange};
 use crate::{Managers, Result};
 
-/// Bytes of bodies a batch has room for, for each change it may hold.
+/// Bytes of bodies for which a batch has room, for each change that it may hold.
 const BODY_BYTES: usize = 64;
 /// The longest run of neighbouring pages that are read together.
 const AHEAD: usize = 32;
@@ -37,7 +37,7 @@ pub(super) struct Batch {
     limit: usize,
 }
 
-/// Changes, and the bodies of their records, one behind the other.
+/// Changes, and the bodies of their records, one after the other.
 #[derive(Default)]
 struct Changes {
     changes: Vec<Waiting>,
@@ -62,8 +62,8 @@ struct Share {
     page: PageId,
     changes: u32,
     body_bytes: u32,
-    /// While changes are placed: where the page's next change and its next body go. Afterwards: the ends behind the
-    /// last change and the last body.
+    /// While changes are placed: the places of the page's next change and of its next body. Afterwards: the ends of
+    /// the page's last change and of its last body.
     change_at: u32,
     body_at: u32,
 }
@@ -138,8 +138,8 @@ impl Batch {
         }
     }
 
-    /// Copies each change to the other changes of its page. Reading them in this order afterwards is fast; jumping
-    /// about in the order of the log would not be.
+    /// Copies each change next to the other changes of its page. To read them in this order is fast; to read them from
+    /// places in the order of the log would be slow.
     fn place(&mut self) {
         self.placed.changes.resize(self.logged.changes.len(), Waiting::default());
         self.placed.bodies.resize(self.logged.bodies.len(), 0);
@@ -185,7 +185,7 @@ fn fetch_neighbours(managers: &Managers, session: &Session, shares: &[Share]) ->
     let run = u32::try_from(count).expect("the look-ahead is a small number");
     if run >= RUN_MIN {
         let fetched = managers.buffers.prefetch(session, first.file(), PageNo::new(first.page().raw()), run);
-        // A caller that asks for the pages one by one meets the same error, and knows the page.
+        // An error is ignored: the caller that asks for the pages one by one gets the same error, with the page.
         drop(fetched);
     }
     count

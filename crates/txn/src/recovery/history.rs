@@ -1,7 +1,7 @@
-//! Repeating history: the log is read once, forwards, and the page changes of its records are dealt out.
+//! Repeating history: the log is read once, forwards, and the page changes of its records are distributed.
 //!
-//! A short log is repeated by the caller's own thread. For a long one, threads share the pages
-//! ([`lanes`](super::lanes)): redo of one page needs nothing of another, so only the order of each page's own changes
+//! The caller's own thread repeats a short log. For a long log, several threads share the pages
+//! ([`lanes`](super::lanes)): the redo of one page needs no other page, so only the order of each page's own changes
 //! must be kept.
 
 use std::ops::ControlFlow;
@@ -18,15 +18,15 @@ use crate::{Managers, Result, TxnSession};
 
 /// Records between two calls of the watcher.
 const WATCH_EVERY: u64 = 10_000;
-/// Log bytes for each thread: for less it is not worth starting one.
+/// Log bytes for each thread: for less log it is not worth starting a thread.
 const LOG_BYTES_A_THREAD: u64 = 8 << 20;
-/// More threads than this only wait for the thread that reads the log.
+/// The largest number of threads: further threads would only wait for the thread that reads the log.
 const THREADS_MAX: usize = 8;
-/// The most changes that are put in the order of pages at a time, by all threads together. The more there are, the more
-/// of them belong to one page.
+/// The largest number of changes that are sorted by page at a time, by all threads together. The larger the number, the
+/// more changes belong to one page.
 const CHANGES_MAX: usize = 256 << 10;
 const CHANGES_MIN: usize = 64;
-/// Bytes of the page cache's budget for each such change: the waiting changes take a quarter of the budget.
+/// Bytes of the page cache's budget for each change: the waiting changes take a quarter of the budget.
 const BUDGET_BYTES_A_CHANGE: u64 = 2048;
 
 /// Repeats history from where redo starts to the end of the log, and completes the analysis meanwhile.
@@ -54,7 +54,7 @@ fn threads_for(managers: &Managers, log_bytes: u64) -> usize {
     worth.min(processors).min(THREADS_MAX)
 }
 
-/// Returns how many changes to put in order at a time.
+/// Returns how many changes to sort at a time.
 fn changes_at_once(managers: &Managers) -> usize {
     let budget: u64 = managers.buffers.stats().iter().map(|pool| pool.settings.budget_bytes).max().unwrap_or(0);
     usize::try_from(budget / BUDGET_BYTES_A_CHANGE).unwrap_or(CHANGES_MAX).clamp(CHANGES_MIN, CHANGES_MAX)
@@ -93,15 +93,16 @@ fn repeat_on(
             let stopped = lanes[lane_of(page, count)].push(page, change).is_err();
             Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        // Every thread ends before an error is returned: an error of a thread lies before the reader's in the log.
+        // Every thread ends before an error is returned: the record of a thread's error is before that of the reader's
+        // error in the log.
         let ended: Vec<Result<u64>> = lanes.into_iter().map(Lane::finish).collect();
         let redone = ended.into_iter().sum::<Result<u64>>()?;
         Ok((read?, redone))
     })
 }
 
-/// Reads the log to its end, or until `deal` breaks off, and gives `deal` every change of a page. Returns the number of
-/// records.
+/// Reads the log to its end, and calls `deal` for every change of a page, until `deal` returns `Break`. Returns the
+/// number of records.
 fn read(
     managers: &Managers,
     found: &mut Found,

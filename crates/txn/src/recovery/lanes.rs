@@ -1,8 +1,8 @@
-//! Lanes: threads that repeat history side by side, each on its own pages.
+//! Lanes: threads that repeat history in parallel, each on its own pages.
 //!
-//! Every page belongs to one lane, so its changes keep their order, and no thread waits for another. Stretches of
-//! neighbouring pages belong to the same lane, so that each lane still reads neighbours in one call. Batches go to the
-//! thread and come back empty, so a lane has at most three of them, however long the log is.
+//! Every page belongs to one lane, so its changes keep their order, and no thread waits for another. Neighbouring pages
+//! belong to the same lane, in groups of [`STRETCH`], so that each lane still reads neighbours in one call. A lane's
+//! thread returns each batch empty, so a lane has at most three batches, even for a long log.
 //!
 //! If a thread fails, its lane stops: the reader notices at the next full batch and stops too.
 
@@ -15,7 +15,7 @@ use super::batch::Batch;
 use super::redo::PageChange;
 use crate::{Managers, Result};
 
-/// Neighbouring pages that belong to one lane.
+/// The number of neighbouring pages that belong to one lane.
 const STRETCH: u32 = 32;
 
 /// Returns the lane, of `count`, that a page belongs to.
@@ -34,11 +34,11 @@ pub(super) struct Lane<'scope> {
     thread: ScopedJoinHandle<'scope, Result<u64>>,
 }
 
-/// The lane's thread ended before its time: [`Lane::finish`] returns the reason.
+/// The error of a lane whose thread has ended too early: [`Lane::finish`] returns the reason.
 pub(super) struct Stopped;
 
 impl<'scope> Lane<'scope> {
-    /// Starts a thread with a session of its own.
+    /// Starts a thread with its own session.
     pub(super) fn start<'env>(
         scope: &'scope Scope<'scope, 'env>,
         managers: &'env Managers,
@@ -51,7 +51,7 @@ impl<'scope> Lane<'scope> {
         Ok(Lane { filling: Batch::new(limit), full, empty, limit, thread })
     }
 
-    /// Adds a change of one of its pages.
+    /// Adds a change of one of the lane's pages.
     #[inline]
     pub(super) fn push(&mut self, page: PageId, change: &PageChange<'_>) -> std::result::Result<(), Stopped> {
         self.filling.push(page, change);
@@ -62,7 +62,7 @@ impl<'scope> Lane<'scope> {
     }
 
     fn hand_over(&mut self) -> std::result::Result<(), Stopped> {
-        // The thread has given back the batches that it has finished. New batches are made at the beginning only.
+        // The thread has returned the batches that it has finished. New batches are made only at the beginning.
         let next = self.empty.try_recv().unwrap_or_else(|_| Batch::new(self.limit));
         let full = std::mem::replace(&mut self.filling, next);
         self.full.send(full).map_err(|_| Stopped)

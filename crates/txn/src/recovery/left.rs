@@ -1,13 +1,14 @@
-//! Changes of a loser that a restart cannot undo, because a file is missing: they are logged as *left* changes, and
+//! Changes of a loser that a restart cannot undo, because a file is missing. They are logged as *left* changes, and
 //! undone when the file is there again.
 //!
-//! A missing file stops its own database and no other. So the changes of a loser in all other files are undone, and the
-//! loser ends. Its left changes stand in log records of their own, which come before every compensation that passes
-//! over a left change. As long as the file is missing, the log is kept from the loser's first record on, and each
+//! Only the database of a missing file cannot be used. So the changes of a loser in all other files are undone, and the
+//! loser ends. Separate log records list its left changes. They come before every compensation whose undo continues
+//! before a left change. As long as the file is missing, the log is kept from the loser's first record on, and each
 //! restart reads all of that log.
 //!
-//! A left change is undone later in the loser's name. Its compensation states the LSN of the record before the change
-//! as the place where undo would continue. From these compensations a restart knows which changes are no longer left.
+//! A left change is undone later in the loser's name. Its compensation has the LSN of the loser's record before the
+//! change as the place where undo would continue. So a restart knows from the compensations which changes are no longer
+//! left.
 //!
 //! If the process dies here: the changes that are logged as left and not compensated are still left. The loser then has
 //! no end, and its file may be there at the next restart. If the loser's own undo reaches a left change, only that undo
@@ -25,7 +26,7 @@ use crate::log_records::left::encode;
 use crate::log_records::{CheckpointEntry, CLR_FLAG, LEFT};
 use crate::{Change, Error, Managers, Result, TxnSession};
 
-/// Changes in one record.
+/// The number of changes in one record.
 const CHANGES_A_RECORD: usize = 1000;
 
 /// The state of a file.

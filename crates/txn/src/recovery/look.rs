@@ -1,8 +1,8 @@
-//! Look: the log that a restart will read is read before the restart changes the first byte of a file (PROTOCOLS L6).
+//! Look reads the log that a restart will read, before the restart changes the first byte of a file (PROTOCOLS L6).
 //!
 //! Redo and undo read the records from the redo point on, and undo reads further back, along the chain of each loser.
-//! A record that is damaged, or of a type that this process does not know, refuses the opening here. All that is not in
-//! the log (a full disk, a damaged page) can still end the restart later.
+//! If a record is damaged, or has a type that this process does not know, the opening is refused here. Faults that are
+//! not in the log (a full disk, a damaged page) can still end the restart later.
 
 use libtp_log::{Control, LogFiles, Lsn, RecordRef};
 use rio::planted;
@@ -13,7 +13,7 @@ use crate::abort::before;
 use crate::log_records::CLR_FLAG;
 use crate::{Error, RecordTable, Result};
 
-/// Reads the log that a restart will read, up to its `end`, from the files alone.
+/// Reads the log that a restart will read, up to its `end`, only from the files.
 ///
 /// # Errors
 /// A damaged or missing record; [`Error::UnknownRecord`], and [`Error::Unregistered`] and [`Error::OtherType`] for a

@@ -12,7 +12,7 @@ use crate::log_records::CLR_FLAG;
 use crate::managers::record_table::{RecordTable, RecordType};
 use crate::{Error, Managers, Result, TxnSession};
 
-/// Codes below are the log's own records, which change no page.
+/// The first code above those of the log's own records, which change no page.
 const FIRST_KIND_ABOVE_LOG: u16 = 16;
 
 /// The part of a record for one of its pages.
@@ -60,18 +60,18 @@ pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &Record
 }
 
 /// Redoes one record on those of its pages that the session `dead` has latched and that are older than the record
-/// (PROTOCOLS D4). Works under the latches of `dead`, which stay. The redo uses the undo log of `name`: the dead
-/// session's own.
+/// (PROTOCOLS D4). Works under the latches of `dead`, which stay held. The redo uses the undo log of `name`, the dead
+/// session's stand-in.
 pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
-        // A page that `dead` has not latched was finished before: latches are given back after the note is cleared.
+        // A page that `dead` has not latched was finished before: latches are released after the note is cleared.
         let Some(mut page) = managers.buffers.held_by(dead, page) else { continue };
         name.ensure_undo(2 * page.len() as u64 + 4096)?;
         let change = PageChange { record_type, role, lsn: record.lsn, body };
         let done = redo_change(name, &mut page, &change);
-        // The latch is given back last, with all others.
+        // The latch is released last, with all other latches.
         std::mem::forget(page);
         redone += u64::from(done?);
     }
@@ -94,7 +94,7 @@ pub(super) fn redo_on_page<'b>(
         {
             return Ok(0);
         }
-        // The missing file stops its own database and no other: the log is kept until a restart finds the file.
+        // Only the database of the missing file cannot be used: the log is kept until a restart finds the file.
         Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. }) => {
             if let Some(first) = changes.into_iter().next() {
                 managers.buffers.note_unrepeated(session, id.file(), first.lsn);

@@ -1,8 +1,8 @@
 //! Undo: the losers are aborted, by the same code that aborts a running transaction.
 //!
-//! The losers are undone one after the other, in any order: their locks kept them apart while they ran, and the changes
-//! that they share (splits) are not undone. If the machine crashes during undo, the next restart continues at the LSN
-//! in the last compensation record of each loser. So no change is undone twice.
+//! The losers are undone one after the other, in any order: because of their locks they changed different records, and
+//! the changes that they share (splits) are not undone. If the machine crashes during undo, the next restart continues
+//! at the LSN in the last compensation record of each loser. So no change is undone twice.
 
 use rio::planted;
 

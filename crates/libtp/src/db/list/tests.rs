@@ -337,8 +337,8 @@ fn verify_finds_wrong_counts_and_lost_entries() {
         assert!(list.tree().access(txn).delete(&record_key(node.children[3].id)).unwrap());
         assert!(matches!(list.get(txn, 4), Err(Error::Corrupt(_))));
     });
-    damage("in no place of the list", &|txn| raw_put(&list, txn, &record_key(7_000_000), b"lost"));
-    damage("never given", &|txn| raw_put(&list, txn, &node_key(7_000_000), b"\0\x01\0\0\0\0\0\0\0"));
+    damage("no node of the list leads to", &|txn| raw_put(&list, txn, &record_key(7_000_000), b"lost"));
+    damage("not yet assigned", &|txn| raw_put(&list, txn, &node_key(7_000_000), b"\0\x01\0\0\0\0\0\0\0"));
     damage("not a key of a list", &|txn| raw_put(&list, txn, b"key", b"of a tree"));
     damage("more than", &|txn| {
         let (id, mut node) = leaf(txn);
