@@ -7,8 +7,9 @@
 
 use libtp_process::Session;
 
-use crate::frame::{FrameSlot, State};
+use crate::frame::FrameSlot;
 use crate::pool::PoolPart;
+use crate::version::State;
 use crate::{BufferManager, Result};
 
 /// How far ahead of the replacement policy the writer looks: this share of the frames, within bounds.

@@ -15,7 +15,7 @@ use libtp_process::{Rank, Session};
 use rio::planted;
 
 use crate::content::Body;
-use crate::frame::{FrameSlot, State, ANY_PAGE, HOT};
+use crate::frame::{FrameSlot, ANY_PAGE, HOT};
 use crate::load::Source;
 use crate::{BufferManager, ExclusivePage, PageId, Pin, Result, SharedPage};
 
@@ -174,7 +174,7 @@ impl BufferManager {
 
     /// Returns the frame that seems to hold the page, and marks it as used.
     #[inline(always)]
-    fn look_up(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
+    pub(crate) fn look_up(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
         let slot = self.table.find(id, is_far)?;
         self.note_use(slot);
         Some(slot)
@@ -198,7 +198,7 @@ impl BufferManager {
 /// died while it read the page is given back before the frame leaves the table.
 #[inline(always)]
 fn holds(slot: &FrameSlot, id: PageId) -> bool {
-    slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a loading page counts as resident"))
+    slot.page.get() == id && (slot.version.get().is_resident() || planted("buffer: a loading page counts as resident"))
 }
 
 /// Releases a latch that turned out to be another page's. Kept out of the hot path.

@@ -23,8 +23,9 @@ use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
 use rio::{failpoint, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::certain_count::CertainCount;
-use crate::frame::{FrameSlot, State};
+use crate::frame::FrameSlot;
 use crate::hints::Hints;
+use crate::version::State;
 use crate::{PageId, Result};
 
 /// Bytes at the head of a page that are prefetched before the page is latched: the headers and the slots behind them,

@@ -14,8 +14,9 @@ use libtp_process::{DeadSession, Session};
 use rio::{failpoint, planted};
 
 use crate::content::Body;
-use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::frame::{FrameSlot, ANY_PAGE};
 use crate::pool::FrameInHand;
+use crate::version::State;
 use crate::{BufferManager, ExclusivePage, PageId};
 
 /// Tries of a busy frame, and the pause between two of them: a few milliseconds in all. The next session to repair
@@ -36,6 +37,14 @@ impl BufferManager {
             }
         }
         None
+    }
+
+    /// Makes the counts of changes even of all pages that the dead session has latched alone. The last step before its
+    /// latches are given back: its section is rolled back, and its noted record redone (docs/design/0022).
+    pub fn end_changes(&self, dead_session: &DeadSession<'_>) {
+        let latched = dead_session.session().latched_alone().filter_map(|latch| self.frame_at(latch.raw()));
+        latched.filter(|_| !planted("buffer: a repair leaves counts odd")).for_each(FrameSlot::end_change);
+        failpoint("repair: counts even, latches held");
     }
 
     /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Called
