@@ -74,3 +74,57 @@ fn a_declaration_of_broken_memory_and_a_commit_see_each_other() {
     });
     println!("figures: memory declared broken {count} times while a commit was published; a session noticed each time");
 }
+
+/// A session enters a tree, and then finds a page, without a fence in between. Another unlinks the page, and then asks
+/// which sessions are in a tree (PROTOCOLS T2). One of them must see the other. Otherwise the page is used again, and the
+/// first session reads another page in its place.
+#[test]
+fn a_visit_that_finds_a_page_is_seen_before_the_page_is_freed() {
+    let region = Region::anonymous(1 << 24).unwrap();
+    ProcessManager::init(&region).unwrap();
+    let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();
+    processes.join_barriers();
+    if !processes.has_barriers() {
+        return;
+    }
+    let link = region.hold(region.allocate::<Word<u64>>(1).unwrap());
+    let (round, message, looked, over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), u64::MAX);
+    let (mut random, mut count) = (Random::new(sizes::first_seed()), 0_u64);
+    let run = Duration::from_millis(sizes::number("LIBTP_TEST_BARRIER_MILLIS", 1500));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = processes.join().unwrap();
+            for mine in 1.. {
+                wait_until(|| round.load(Ordering::Acquire) >= mine);
+                if round.load(Ordering::Acquire) == over {
+                    return;
+                }
+                session.enter_tree();
+                let is_found = link.load() != 0;
+                message.store(if is_found { SEEN } else { UNSEEN }, Ordering::Release);
+                wait_until(|| looked.load(Ordering::Acquire) >= mine);
+                session.leave_tree();
+            }
+        });
+        let (begun, mut failure) = (Instant::now(), None);
+        while begun.elapsed() < run && failure.is_none() {
+            link.publish(1);
+            message.store(0, Ordering::Release);
+            count += 1;
+            round.store(count, Ordering::Release);
+            (0..random.below(100)).for_each(|_| std::hint::spin_loop());
+            link.publish(0);
+            let epoch = processes.next_tree_epoch();
+            processes.barrier_of_visits();
+            let is_free = processes.tree_epoch_passed(epoch);
+            wait_until(|| message.load(Ordering::Acquire) != 0);
+            if is_free && message.load(Ordering::Acquire) == SEEN {
+                failure = Some(count);
+            }
+            looked.store(count, Ordering::Release);
+        }
+        round.store(over, Ordering::Release);
+        assert_eq!(failure, None, "in that round neither saw the other: a page would be used again under a reader");
+    });
+    println!("figures: a page unlinked {count} times while a session looked for it: each time one saw the other");
+}

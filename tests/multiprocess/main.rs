@@ -62,6 +62,8 @@ mod full_disk;
 #[cfg(feature = "failpoints")]
 mod given_up;
 #[cfg(feature = "failpoints")]
+mod glances;
+#[cfg(feature = "failpoints")]
 mod halted;
 #[cfg(feature = "failpoints")]
 mod hit;

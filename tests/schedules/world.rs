@@ -44,7 +44,9 @@ impl World {
         let env = self.open_environment();
         let tree = env.btree("tree").unwrap();
         env.run(|txn| tree.put(txn, b"first", b"").and_then(|()| tree.delete(txn, b"first"))).unwrap();
-        // Reading the statistics initializes the structures of every pool.
+        // Inner pages are then read without their latches.
+        env.managers().processes.join_barriers();
+        // Reads the statistics of every pool, so that nothing is left to initialize.
         env.stats().unwrap();
         (env, tree)
     }

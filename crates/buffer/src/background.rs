@@ -8,8 +8,9 @@
 
 use libtp_process::Session;
 
-use crate::frame::{FrameSlot, State};
+use crate::frame::FrameSlot;
 use crate::pool::PoolPart;
+use crate::version::State;
 use crate::{BufferManager, Result};
 
 /// The writer examines this share of the frames (one in `AHEAD_SHARE`), within bounds, ahead of the replacement policy.

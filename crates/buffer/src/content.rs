@@ -20,7 +20,6 @@ use rio::{planted, Bytes, BytesMut, ExclusiveHold, Offset, Region, Section, Shar
 
 use crate::frame::FrameSlot;
 use crate::page_header::{lsn_field, page_lsn, PageHeader};
-use crate::pool::ShelfKey;
 use crate::PageId;
 
 /// A page, latched shared. It can only be read.
@@ -74,7 +73,7 @@ impl Deref for SharedPage<'_> {
 /// A page, latched exclusively.
 #[must_use = "the latch is held as long as the page is"]
 pub struct ExclusivePage<'p> {
-    guard: ExclusiveGuard<'p>,
+    guard: ExclusiveGuard<'p, &'p FrameSlot>,
     region: &'p Region,
     slot: &'p FrameSlot,
     body: Body,
@@ -90,7 +89,7 @@ impl<'p> ExclusivePage<'p> {
         guard: ExclusiveGuard<'p>,
         id: PageId,
     ) -> ExclusivePage<'p> {
-        ExclusivePage { guard, region, slot, body, id }
+        ExclusivePage { guard: guard.with_last(slot), region, slot, body, id }
     }
 
     /// Returns the page's id.
@@ -127,12 +126,14 @@ impl<'p> ExclusivePage<'p> {
     /// Returns the page's bytes, to be changed inside `section`. Every store has a before-image.
     #[inline]
     pub fn page_mut<'g, 'u>(&'g mut self, section: &'g mut Section<'u>) -> PageMut<'g, 'u> {
+        self.slot.begin_change();
         PageMut { bytes: self.region.page_mut(self.body.data, self.body.page_bytes, &mut self.guard, section) }
     }
 
     /// As [`ExclusivePage::page_mut`], for a change that a survivor redoes: [`PageMut::again`] saves no before-images.
     #[inline]
     pub fn page_mut_repeated<'g, 'u>(&'g mut self, section: &'g mut Section<'u>, _proof: Repeated) -> PageMut<'g, 'u> {
+        self.slot.begin_change();
         let (data, page_bytes) = (self.body.data, self.body.page_bytes);
         PageMut { bytes: self.region.page_mut_repeated(data, page_bytes, &mut self.guard, section) }
     }
@@ -307,8 +308,8 @@ impl Drop for Pin<'_> {
 /// The place of a frame's bytes. Both fields are stored once, before a session can reach the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
-    data: Offset<Bytes>,
-    page_bytes: usize,
+    pub(crate) data: Offset<Bytes>,
+    pub(crate) page_bytes: usize,
 }
 
 impl Body {
@@ -316,8 +317,9 @@ impl Body {
     #[inline]
     pub(crate) fn taken(slot: &FrameSlot) -> Body {
         // The fields were stored before the frame first held a page, and `find` has acquired that page.
-        let data = slot.data.get().expect("a frame that was taken from a shelf has a data area");
-        Body { data, page_bytes: ShelfKey::of(slot).page_bytes() }
+        let area = slot.area.get();
+        let data = area.data().expect("a frame that was taken from a shelf has a data area");
+        Body { data, page_bytes: area.page_bytes() }
     }
 
     /// Returns the bytes. The caller holds the frame's latch.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
-use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::frame::{FrameSlot, ANY_PAGE};
 use crate::pool::{Bound, FrameInHand, PoolPart};
+use crate::version::State;
 use crate::{BufferManager, Error, Result};
 
 /// An evictor writes the dirty frames that it has seen, at most a batch, as soon as it has seen enough: at least

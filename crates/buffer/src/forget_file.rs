@@ -7,8 +7,9 @@ use std::time::Duration;
 use libtp_log::Lsn;
 use libtp_process::Session;
 
-use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::frame::{FrameSlot, ANY_PAGE};
 use crate::pool::{FrameInHand, PoolPart};
+use crate::version::State;
 use crate::{BufferManager, FileId};
 
 /// The pause between two attempts to free a busy frame.

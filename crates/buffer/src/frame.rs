@@ -15,19 +15,24 @@
 //! 1. `page` changes only under the slot's exclusive latch *and* its bucket's latch, while there are no pins. So a
 //!    latch, in either mode, keeps the page in the frame, and so does a pin.
 //! 2. A pin is taken only by a session that holds the slot's latch or its bucket's.
-//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. This may be
-//!    violated only under the bucket's latch, while the frame is added or removed.
-//! 4. `recovery` or `unsynced` is set while the disk does not have the whole page, synced (PROTOCOLS L7).
-//! 5. A slot keeps its type, its data area, its pool and page size as long as the region exists (PROTOCOLS D14).
+//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. The two may
+//!    differ only under the bucket's latch, while the frame moves in or out.
+//! 4. `recovery` or `unsynced` is set while the disk does not have all of the page, synced (PROTOCOLS L7).
+//! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
+//! 6. The count of changes is odd while a session may store to the page (docs/design/0022).
 //!
 //! If a session dies here: a session that takes a frame out of a list notes the frame in the same section (`pool`,
 //! `lookup`). A loading frame has no data worth keeping (see `repair`). A resident frame stays resident until it is
 //! removed from the table (`load`, `settle`).
 
-use libtp_log::Lsn;
-use libtp_process::{Latch, PinNote, Rank, Session};
-use rio::{failpoint, planted, Bytes, Link, Region, Section, Word};
+use std::sync::atomic::{fence, Ordering};
 
+use libtp_log::Lsn;
+use libtp_process::{LastWork, Latch, PinNote, Rank, Session};
+use rio::{failpoint, planted, Link, Region, Section, Word};
+
+use crate::area::Area;
+use crate::version::{State, Version};
 use crate::PageId;
 
 /// The value of `used` of a frame that was used since the clock's hand last passed it. No stamp of the LRU policy has
@@ -48,8 +53,8 @@ rio::shared! {
         pub(crate) page: Word<PageId>,
         /// 16 The next slot of the bucket's chain, or of the free list.
         pub(crate) next: Link<FrameSlot>,
-        /// 24 The page's bytes. Written once.
-        pub(crate) data: Link<Bytes>,
+        /// 24 Where the page's bytes lie, and which shelf owns the slot: see [`Area`]. Written once.
+        pub(crate) area: Word<Area>,
         /// 32 First LSN that may have changed the page since it was last written; [`Lsn::NONE`] if it is clean.
         pub(crate) recovery: Word<Lsn>,
         /// 40 The recovery LSN of the image that is being written to the disk and not yet synced.
@@ -58,54 +63,51 @@ rio::shared! {
         pub(crate) pins: Word<u32>,
         /// 52 A value of the replacement policy. Stored only when it changes, because sessions share the cache line.
         pub(crate) used: Word<u32>,
-        /// 56 See [`State`].
-        pub(crate) state: Word<u32>,
-        /// 60 The shelf that owns the slot: a [`ShelfKey`](crate::pool::ShelfKey).
-        pub(crate) part: Word<u32>,
+        /// 56 The state, and the count of changes: see [`Version`].
+        pub(crate) version: Word<Version>,
     } size 64
-}
-
-/// The state of a slot. Changed under its exclusive latch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Empty: on the free list, or taken from the free list by a session that has not used it yet.
-    Free,
-    /// The page is being read from the disk. A session that finds the frame in the table waits for the latch and then
-    /// checks again.
-    Loading,
-    /// The frame holds its page.
-    Resident,
-}
-
-impl State {
-    fn to_raw(self) -> u32 {
-        match self {
-            State::Free => 0,
-            State::Loading => 1,
-            State::Resident => 2,
-        }
-    }
 }
 
 impl FrameSlot {
     #[inline]
     pub(crate) fn state(&self) -> State {
-        match self.state.get() {
-            1 => State::Loading,
-            2 => State::Resident,
-            _ => State::Free,
-        }
+        self.version.get().state()
     }
 
     /// Stores the state outside a section: it is never undone. A session that sees the state also sees all stores
-    /// before it, the page's bytes too.
+    /// before it, the page's bytes too. A page that becomes resident has another count than the page before it.
     pub(crate) fn set_state(&self, state: State) {
-        self.state.publish(state.to_raw());
+        self.version.publish(self.version.get().with(state));
     }
 
-    /// Stores the state in a section, and is undone with it.
+    /// Stores the state in a section, and is undone with it. The count stays as it is.
     pub(crate) fn set_state_in(&self, section: &mut Section<'_>, state: State) {
-        self.state.set(section, state.to_raw());
+        self.version.set(section, self.version.get().with(state));
+    }
+
+    /// Makes the count of changes odd, before the first store to the page. The caller has the latch alone. The store is
+    /// never undone.
+    #[inline(always)]
+    pub(crate) fn begin_change(&self) {
+        // Stored each time: a look whether the count is odd costs more.
+        if !planted("buffer: a change leaves the count even") {
+            self.version.init(self.version.get().changing());
+        }
+        // A reader that sees a store to the page sees the odd count.
+        fence(Ordering::Release);
+        failpoint("buffer: count odd, page not changed");
+    }
+
+    /// Makes the count of changes even again, if it is odd: the change is whole, and in no open section. The caller has
+    /// the latch alone.
+    #[inline(always)]
+    pub(crate) fn end_change(&self) {
+        let now = self.version.get();
+        if now.is_changing() {
+            failpoint("buffer: page changed, count not even");
+            self.version.publish(now.changed());
+            failpoint("buffer: count even, page still latched");
+        }
     }
 
     /// Takes a pin and notes it in the session. See invariant 2.
@@ -197,6 +199,15 @@ impl FrameSlot {
         // Three loads, because the LSN may move to `unsynced`, or back, between two of them.
         let looks = [self.recovery.load(), self.unsynced.load(), self.recovery.load()];
         looks.into_iter().filter(|lsn| !lsn.is_none()).min()
+    }
+}
+
+impl LastWork for &FrameSlot {
+    /// Makes the count of changes even, before the latch is released. A latch that a panic leaves held has a page whose
+    /// section may be open: its count stays odd until the repair.
+    #[inline(always)]
+    fn do_last(&self) {
+        self.end_change();
     }
 }
 

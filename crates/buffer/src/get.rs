@@ -16,7 +16,7 @@ use libtp_process::{Rank, Session};
 use rio::planted;
 
 use crate::content::Body;
-use crate::frame::{FrameSlot, State, ANY_PAGE, HOT};
+use crate::frame::{FrameSlot, ANY_PAGE, HOT};
 use crate::load::Source;
 use crate::{BufferManager, ExclusivePage, PageId, Pin, Result, SharedPage};
 
@@ -175,7 +175,7 @@ impl BufferManager {
 
     /// Returns the frame that seems to hold the page, and marks it as used.
     #[inline(always)]
-    fn look_up(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
+    pub(crate) fn look_up(&self, id: PageId, is_far: bool) -> Option<&FrameSlot> {
         let slot = self.table.find(id, is_far)?;
         self.note_use(slot);
         Some(slot)
@@ -199,7 +199,7 @@ impl BufferManager {
 /// read the page, its latch is released before the frame is removed from the table.
 #[inline(always)]
 fn holds(slot: &FrameSlot, id: PageId) -> bool {
-    slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a loading page counts as resident"))
+    slot.page.get() == id && (slot.version.get().is_resident() || planted("buffer: a loading page counts as resident"))
 }
 
 /// Releases the latch of a frame that holds another page now. A separate function, to keep it out of the hot path.

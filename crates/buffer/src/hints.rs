@@ -31,6 +31,6 @@ impl Hints {
     }
 
     pub(crate) fn set(&self, id: PageId, slot: &FrameSlot) {
-        self.0.set(Hints::number(id), slot, slot.data.get());
+        self.0.set(Hints::number(id), slot, slot.area.get().data());
     }
 }

@@ -10,10 +10,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `page_id`, `page_header` | the name of a page; its first 32 bytes and its checksum |
-//! | `frame`, `lookup`, `pool` | a frame; finding the frame of a page; the number of frames, and their order of replacement |
-//! | `get`, `content` | getting a page; the latched or pinned page |
-//! | `load`, `evict` | reading a page from the disk; replacing a page |
-//! | `write_back`, `double_write`, `restore` | writing pages; their images; repairing torn pages |
+//! | `frame`, `area`, `version`, `lookup`, `pool` | a page's place, its state and its count of changes; the frame of each page; the number of frames, and their order of replacement |
+//! | `get`, `content`, `glance` | getting a page; the latched or pinned page; a page that is read without its latch |
+//! | `load`, `evict` | a page comes from the disk; a frame makes room |
+//! | `write_back`, `double_write`, `restore` | the only place where pages are written; their images; mending torn pages |
 //! | `background`, `prefetch` | frames are cleaned, and pages read, before a session needs them |
 //! | `files`, `registry`, `fate` | database files by number; their names on the disk; drops and new names |
 //! | `repair`, `repair_one` | the repair after the death of all sessions; of one session |
@@ -30,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod area;
 mod background;
 mod batch;
 mod certain_count;
@@ -43,6 +44,7 @@ mod files;
 mod forget_file;
 mod frame;
 mod get;
+mod glance;
 mod hints;
 mod kept_images;
 mod load;
@@ -57,6 +59,7 @@ mod repair_one;
 mod restore;
 mod roles;
 mod settings;
+mod version;
 mod write_ahead;
 mod write_back;
 
@@ -78,6 +81,7 @@ pub use double_write::DOUBLE_WRITE_NAME;
 pub use error::{Error, Result};
 pub use fate::Fate;
 pub use files::{environment_of, FileInfo};
+pub use glance::Glance;
 pub use page_header::{
     belongs, check, checksum, is_page_size, is_zero, page_lsn, seal, Damage, PageHeader, PAGE_BYTES_DEFAULT,
     PAGE_BYTES_MAX, PAGE_BYTES_MIN, PAGE_HEADER_BYTES,

@@ -16,9 +16,10 @@ use rio::{failpoint, planted};
 
 use crate::content::Body;
 use crate::files::OpenFile;
-use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::frame::{FrameSlot, ANY_PAGE};
 use crate::page_header::{check_read, checksum_field, is_zero, life_field};
 use crate::pool::{FrameInHand, PoolPart};
+use crate::version::State;
 use crate::{BufferManager, Error, PageId, Pin, Result, WriteAhead};
 
 /// A session that waits for another session's read first checks `READ_SPINS` times without a pause, because most pages

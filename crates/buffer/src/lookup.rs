@@ -24,8 +24,9 @@ use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
 use rio::{failpoint, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::certain_count::CertainCount;
-use crate::frame::{FrameSlot, State};
+use crate::frame::FrameSlot;
 use crate::hints::Hints;
+use crate::version::State;
 use crate::{PageId, Result};
 
 /// The number of bytes at the beginning of a page that are prefetched before the page is latched: the headers and the

@@ -28,8 +28,9 @@ use rio::{Extent, Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
 pub(crate) use growth::Bound;
 pub use shelf::PoolId;
-pub(crate) use shelf::{FrameInHand, PoolPart, PoolSlot, ShelfKey, ShelfSlot};
+pub(crate) use shelf::{FrameInHand, PoolPart, PoolSlot, ShelfSlot};
 
+use crate::area::POOLS_MAX;
 use crate::certain_count::CertainCount;
 use crate::frame::FrameSlot;
 use crate::page_header::is_page_size;
@@ -37,7 +38,6 @@ use crate::settings::{Policy, PoolSettings};
 use crate::{Error, Result};
 
 const POOLS_FIRST: u32 = 4;
-const POOLS_MAX: u32 = 1 << 20;
 const FRAMES_FIRST: u32 = 32;
 const SHELVES: usize = 5;
 const PAGE_SHIFT_MIN: u32 = 12;
@@ -146,9 +146,8 @@ impl Pools {
 
     /// Returns the shelf of a frame.
     pub(crate) fn shelf_of(&self, slot: &FrameSlot) -> &PoolPart {
-        let key = ShelfKey::of(slot);
-        let pool = self.pool(PoolId(key.0 >> 8));
-        self.handle(pool, key.0 & 31).expect("a frame's shelf exists")
+        let (pool, page_shift) = slot.area.get().shelf();
+        self.handle(self.pool(PoolId(pool)), page_shift).expect("a frame's shelf exists")
     }
 
     /// Returns the shelf for pages of `page_bytes` in a pool, and makes it if it is missing.

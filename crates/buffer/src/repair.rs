@@ -24,7 +24,8 @@ use std::sync::atomic::Ordering;
 use libtp_log::Lsn;
 use libtp_process::SessionId;
 
-use crate::frame::{FrameSlot, State};
+use crate::frame::FrameSlot;
+use crate::version::State;
 use crate::{BufferManager, PageId};
 
 /// The result of a repair.
@@ -85,6 +86,8 @@ impl BufferManager {
     fn repair_frame(&self, slot: &FrameSlot, found: &mut FrameRepair) {
         slot.latch.reset_alone();
         slot.pins.publish(0);
+        // A page that gets a noted record's change later gets an odd count again meanwhile.
+        slot.end_change();
         if !slot.unsynced.load().is_none() && !self.is_failed() {
             slot.undo_write();
             found.unsynced += 1;

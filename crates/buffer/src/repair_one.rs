@@ -16,8 +16,9 @@ use libtp_process::{DeadSession, Session};
 use rio::{failpoint, planted};
 
 use crate::content::Body;
-use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::frame::{FrameSlot, ANY_PAGE};
 use crate::pool::FrameInHand;
+use crate::version::State;
 use crate::{BufferManager, ExclusivePage, PageId};
 
 /// The number of attempts to latch a busy frame, and the pause between two attempts: a few milliseconds in all. The
@@ -40,9 +41,17 @@ impl BufferManager {
         None
     }
 
-    /// If the dead session had read a page and made it available (`settle`), clears its note of the taken frame. Called
-    /// after the rollback of its section and before its latches are released: afterwards other sessions may change the
-    /// page and replace it.
+    /// Makes the counts of changes even of all pages that the dead session has latched alone. The last step before its
+    /// latches are given back: its section is rolled back, and its noted record redone (docs/design/0022).
+    pub fn end_changes(&self, dead_session: &DeadSession<'_>) {
+        let latched = dead_session.session().latched_alone().filter_map(|latch| self.frame_at(latch.raw()));
+        latched.filter(|_| !planted("buffer: a repair leaves counts odd")).for_each(FrameSlot::end_change);
+        failpoint("repair: counts even, latches held");
+    }
+
+    /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Called
+    /// after the roll-back of its section and before its latches are given back: afterwards other sessions may change
+    /// the page and replace it.
     pub fn settle_hand(&self, dead_session: &DeadSession<'_>) {
         let Some(slot) = self.frame_at(dead_session.in_hand()) else { return };
         let is_there = slot.latch.owner() == Some(dead_session.id()) && slot.state() == State::Resident;

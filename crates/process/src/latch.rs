@@ -92,7 +92,7 @@ impl Latch {
             self.wait_exclusive(session, note);
         }
         failpoint("latch: exclusive taken");
-        ExclusiveGuard { latch: self, session, note }
+        ExclusiveGuard { latch: self, session, note, last: () }
     }
 
     /// Takes the latch shared if that needs no wait. The order of ranks does not apply.
@@ -124,14 +124,14 @@ impl Latch {
         }
         failpoint("latch: tried exclusive taken");
         pay_acquire();
-        Some(ExclusiveGuard { latch: self, session, note })
+        Some(ExclusiveGuard { latch: self, session, note, last: () })
     }
 
     /// Returns a guard of a latch that the session already holds exclusively: for the repair of a dead session in its
     /// name. `None` if the session does not hold the latch.
     pub fn adopt_exclusive<'l>(&'l self, session: &'l Session) -> Option<ExclusiveGuard<'l>> {
         let note = session.note_of(session.place_of(self))?;
-        (self.owner() == Some(session.id())).then_some(ExclusiveGuard { latch: self, session, note })
+        (self.owner() == Some(session.id())).then_some(ExclusiveGuard { latch: self, session, note, last: () })
     }
 
     /// Checks whether a holder is dead; if so, releases that session's latches. For a caller that only tries the latch
@@ -453,15 +453,40 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
+/// The last work of a session under a latch that it holds alone.
+///
+/// A guard that releases its latch does the work before. A guard that a panic of the library drops keeps its latch
+/// (PROTOCOLS D10), and does not do the work.
+pub trait LastWork {
+    /// Does the work.
+    fn do_last(&self);
+}
+
+impl LastWork for () {
+    #[inline(always)]
+    fn do_last(&self) {}
+}
+
 /// A latch held exclusively. Dropping the guard releases it.
 #[must_use = "the latch is held as long as its guard lives"]
-pub struct ExclusiveGuard<'l> {
+pub struct ExclusiveGuard<'l, W: LastWork = ()> {
     latch: &'l Latch,
     session: &'l Session,
     note: NoteNumber,
+    last: W,
 }
 
 impl<'l> ExclusiveGuard<'l> {
+    /// Returns a guard that does the work before it releases the latch.
+    #[inline(always)]
+    pub fn with_last<W: LastWork>(self, last: W) -> ExclusiveGuard<'l, W> {
+        let guard = ExclusiveGuard { latch: self.latch, session: self.session, note: self.note, last };
+        std::mem::forget(self);
+        guard
+    }
+}
+
+impl<'l, W: LastWork> ExclusiveGuard<'l, W> {
     /// Returns the session that holds the latch.
     #[inline]
     pub fn session(&self) -> &'l Session {
@@ -469,17 +494,18 @@ impl<'l> ExclusiveGuard<'l> {
     }
 }
 
-// SAFETY: as for a shared guard; in addition, no other session holds the latch.
-unsafe impl SharedHold for ExclusiveGuard<'_> {}
+// SAFETY: as for a shared guard; and no other session holds the latch at all.
+unsafe impl<W: LastWork> SharedHold for ExclusiveGuard<'_, W> {}
 // SAFETY: as above.
-unsafe impl ExclusiveHold for ExclusiveGuard<'_> {}
+unsafe impl<W: LastWork> ExclusiveHold for ExclusiveGuard<'_, W> {}
 
-impl Drop for ExclusiveGuard<'_> {
+impl<W: LastWork> Drop for ExclusiveGuard<'_, W> {
     #[inline]
     fn drop(&mut self) {
         if self.session.abandons() {
             return;
         }
+        self.last.do_last();
         failpoint("latch: exclusive about to be released");
         if !latch_word::leave_exclusive(self.latch.word.cell(), self.session.owner()) {
             self.latch.release_exclusive(self.session, self.note);

@@ -73,7 +73,7 @@ pub use dead_session::DeadSession;
 pub use error::{Error, Result};
 #[cfg(feature = "kernel-latches")]
 pub use kernel_latches::KernelLatches;
-pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
+pub use latch::{ExclusiveGuard, LastWork, Latch, SharedGuard, WAITS_FOR_LATCH};
 pub use leaving::LeaveTimedOut;
 pub use log_room::LogRoom;
 pub use notes::NOTES;
@@ -245,8 +245,13 @@ impl ProcessManager {
     /// Lets the barriers of other processes reach this process's threads, if the kernel can. Takes microseconds in a
     /// process of one thread, and milliseconds in a process of several.
     pub fn join_barriers(&self) {
-        // Relaxed: the system call is a fence for all threads of the process.
-        self.0.has_barriers.store(os::join_barriers(), Ordering::Relaxed);
+        if !os::join_barriers() {
+            return;
+        }
+        // A swap: a session that frees pages, and does not see this store, has unlinked them before.
+        self.0.header.has_joined.fetch_or(1);
+        // Relaxed: the system call and the swap are fences.
+        self.0.has_barriers.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether the barriers of other processes reach this process's threads.
@@ -261,8 +266,17 @@ impl ProcessManager {
         os::barrier_of_joined();
     }
 
-    /// Returns the mark that tells this process from a child made by fork or clone. A child must not use the sessions
-    /// in its copy of the handle: they belong to its parent.
+    /// Does as [`ProcessManager::barrier`], between [`ProcessManager::next_tree_epoch`] and
+    /// [`ProcessManager::tree_epoch_passed`]. Does nothing where no process has joined the barriers: then every session
+    /// latches all pages on its way.
+    pub fn barrier_of_visits(&self) {
+        if self.0.header.has_joined.load() != 0 && !planted("process: visits are asked for without a barrier") {
+            self.barrier();
+        }
+    }
+
+    /// Returns the mark that tells this process from a child made by fork or clone. A child must not touch its
+    /// sessions: they are its parent's.
     pub fn fork_mark(&self) -> ForkMark {
         self.0.attachments.process().mark()
     }
@@ -470,9 +484,9 @@ impl ProcessManager {
     /// Raises the tree epoch. A page that was unlinked before may be used again once the returned number [has
     /// passed](ProcessManager::tree_epoch_passed) (PROTOCOLS T2).
     ///
-    /// No fence is needed between a session's note and its first read: the session can reach the unlinked page only
-    /// through a page that it latched before the unlinking session latched that page exclusively. That latch orders
-    /// the note before this call.
+    /// A session that reads inner pages without their latches passes no fence between the note of its visit and its
+    /// first read. So the caller passes [`ProcessManager::barrier_of_visits`] before it asks whether the number has
+    /// passed: either it sees the note then, or the session sees the unlinking.
     pub fn next_tree_epoch(&self) -> u64 {
         self.0.header.tree_epoch.fetch_add(1) + 1
     }

@@ -218,8 +218,10 @@ shared! {
         pub(crate) rounds: [Word<u64>; ROUNDS],
         /// The durations of repairs.
         pub(crate) times: Link<RepairCounts>,
+        /// Not zero if a process has ever joined the barriers.
+        pub(crate) has_joined: Word<u64>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 3],
+        pub(crate) spare: [Word<u64>; 2],
     } size 128
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `search`, `get`, `scan` | descends the tree; reads one record; reads record after record |
+//! | `search`, `glance`, `get`, `scan` | goes down the tree; reads an inner page without its latch; reads one record; reads record after record |
 //! | `neighbour` | from one leaf to the next, in either direction |
 //! | `change`, `insert` | puts and deletes records, also in a hash file; the code for a leaf |
 //! | `update`, `part` | changes a value by a function; changes a part of a value in place, also in a hash file |
@@ -25,6 +25,7 @@ pub mod encode;
 mod filling;
 pub(crate) mod get;
 pub(crate) mod ghosts;
+mod glance;
 pub(crate) mod insert;
 pub mod load;
 pub mod log_records;

@@ -95,6 +95,8 @@ pub(crate) struct Unlinked {
     pub(crate) lsn: Lsn,
     /// The tree epoch; see `ProcessManager::tree_epoch_passed`.
     pub(crate) epoch: u64,
+    /// Whether every processor has passed a fence since `epoch` began.
+    pub(crate) is_fenced: bool,
 }
 
 /// An open database. Threads can share it.
@@ -120,7 +122,7 @@ pub struct Database {
     has_indices: Arc<AtomicBool>,
     /// The last page of a recno file, as this process last saw it; zero if the process has not seen it.
     tail_hint: AtomicU32,
-    /// Whether the root of a B-tree was its only leaf when this process last looked for a record to change.
+    /// Whether the root of a B-tree was its only leaf when this process last latched the root.
     root_is_leaf: AtomicBool,
     /// Pages that this process knows to be unlinked and not yet free.
     unlinked: Mutex<Vec<Unlinked>>,

@@ -3,7 +3,7 @@
 pub mod record_types;
 pub mod undo;
 
-use libtp_buffer::{ExclusivePage, FileId, PageId, PageMut, PageNo, Pin, SharedPage};
+use libtp_buffer::{ExclusivePage, FileId, Glance, PageId, PageMut, PageNo, Pin, SharedPage};
 use libtp_log::Lsn;
 use libtp_process::{Rank, Session};
 use libtp_txn::Change;
@@ -61,7 +61,16 @@ impl<'a> Pages<'a> {
         self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level), is_far)
     }
 
-    /// Latches a page exclusively, if that needs no read from disk and no wait.
+    /// Returns a page, to be read without its latch, if this process may do that: where the kernel passes barriers to
+    /// it, a session that frees pages sees that this session is in the tree (PROTOCOLS T2).
+    #[inline(always)]
+    pub(crate) fn glance(&self, page: u32) -> Option<Glance<'a>> {
+        debug_assert!(self.session().is_in_tree(), "pages are read without their latches inside a visit only");
+        let managers = self.change.managers;
+        managers.processes.has_barriers().then(|| managers.buffers.glance(self.id(page))).flatten()
+    }
+
+    /// Latches a page exclusively, if that needs nothing but the latch.
     #[inline(always)]
     pub(crate) fn exclusive_now(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
         self.change.managers.buffers.exclusive_now(self.session(), self.id(page), rank(level))

@@ -50,6 +50,7 @@ mod map;
 mod names;
 mod offset;
 pub mod planted;
+mod racing;
 mod region;
 #[doc(hidden)]
 pub mod schedule;
@@ -84,6 +85,7 @@ pub use machine_memory::memory_bytes;
 pub use map::Mapping;
 pub use offset::{Bytes, Offset};
 pub use planted::planted;
+pub use racing::Racing;
 #[cfg(feature = "planted")]
 #[doc(hidden)]
 pub use region::simulated_cache;

@@ -217,6 +217,7 @@ impl Managers {
         }
         self.redo_noted(&dead_session)?;
         failpoint("repair: redone, latches held");
+        self.buffers.end_changes(&dead_session);
         dead_session.release_latches();
         Ok(())
     }

@@ -53,6 +53,7 @@ pub(super) const POINTS: &[Failpoint] = &[
     work("merge: pages pinned"),
     work("merge: all latched"),
     work("merge: merged, not remembered"),
+    work("unlink: barrier passed, not noted"),
     work("unlink: pages pinned"),
     work("unlink: all latched"),
     work("unlink: unlinked, not remembered"),

@@ -15,6 +15,7 @@ const fn by_case(name: &'static str, of: &'static str) -> Planted {
     case(Multiprocess, name, of)
 }
 
+const BELIEVED: &str = "glances::a_page_whose_writer_dies_is_believed_only_when_it_is_whole";
 const CLOSED: &str = "closed::a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_no_commit";
 const FORKED: &str = "forks::a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged";
 
@@ -58,6 +59,12 @@ pub(super) const DEATHS: &[Planted] = &[
     by("txn: repair releases latches before the redo", &[At("change: logged, no page changed")]),
     by_case("buffer: a repair alone writes pages before the noted records are redone", "twice_alone::a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone"),
     seldom(by("buffer: the page LSN is stored byte by byte", &[At("rio: first repeated store made")])),
+    // T2, and D4 for pages that are read without their latches.
+    seldom(by_case("process: visits are asked for without a barrier", "barrier::a_visit_that_finds_a_page_is_seen_before_the_page_is_freed")),
+    by_case("buffer: a change leaves the count even", BELIEVED),
+    by_case("buffer: a page that changes counts as readable", BELIEVED),
+    seldom(by_case("buffer: a glance looks at the count once", BELIEVED)),
+    by_case("buffer: a repair leaves counts odd", BELIEVED),
     // D5
     by("process: latches of dead sessions stay held", &[At("change: logged, no page changed")]),
     seldom(by("process: two sessions repair the same dead session", &[At("change: logged, no page changed")])),

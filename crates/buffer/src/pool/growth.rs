@@ -15,6 +15,7 @@ use libtp_process::{Rank, Session, SessionId};
 use rio::{failpoint, planted};
 
 use super::shelf::PoolPart;
+use crate::area::Area;
 use crate::lookup::PageTable;
 
 const GROW_FRAMES_MIN: u32 = 16;
@@ -121,8 +122,7 @@ impl PoolPart {
         failpoint("buffer: memory for frames allocated, not used");
         for index in 0..adding {
             let slot = self.slab.at(count + 1 + index);
-            slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
-            slot.part.init(self.key.0);
+            slot.area.init(Area::new(area.plus(u64::from(index) * page_bytes), self.key.parts()));
         }
         let list = self.slot.latch.exclusive(session, Rank::REPLACER);
         let mut section = session.section();

@@ -14,8 +14,9 @@ use rio::{failpoint, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word
 use super::replace::{self, Replace};
 use crate::certain_count::CertainCount;
 use crate::cleaned_frames::CleanedFrames;
-use crate::frame::{FrameSlot, State};
+use crate::frame::FrameSlot;
 use crate::settings::Policy;
+use crate::version::State;
 use crate::PageId;
 
 /// A pool's number. Pools are never removed while the region exists.
@@ -88,7 +89,7 @@ impl PoolSlot {
     }
 }
 
-/// The name of a shelf: the pool's number and log2 of the page size, as stored in a frame's slot.
+/// The name of a shelf: the pool's number and log2 of the page size, as it stands in an area (`area.rs`) too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ShelfKey(pub(super) u32);
 
@@ -97,15 +98,9 @@ impl ShelfKey {
         ShelfKey((pool.0 << 8) | page_shift)
     }
 
-    #[inline]
-    pub(crate) fn of(slot: &FrameSlot) -> ShelfKey {
-        ShelfKey(slot.part.get())
-    }
-
-    /// Returns the page size.
-    #[inline]
-    pub(crate) fn page_bytes(self) -> usize {
-        1 << (self.0 & 31)
+    /// Returns the pool's number and log2 of the page size.
+    pub(super) fn parts(self) -> (u32, u32) {
+        (self.0 >> 8, self.0 & 31)
     }
 }
 
@@ -261,6 +256,7 @@ impl PoolPart {
             let id = slot.page.load();
             assert!(slot.latch.owner().is_none() && slot.latch.shared_count() == 0, "{id} is latched");
             assert!(!slot.is_pinned(), "{id} is pinned");
+            assert!(!slot.version.load().is_changing(), "{id} counts as changing");
             resident += usize::from(slot.state() == State::Resident);
         }
         assert!(resident + free == self.frame_count() as usize, "a frame is neither free nor in use");

@@ -14,8 +14,9 @@ use super::writer::Writer;
 use crate::batch::Batch;
 use crate::content::Body;
 use crate::files::OpenFile;
-use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::frame::{FrameSlot, ANY_PAGE};
 use crate::page_header::{belongs, is_zero};
+use crate::version::State;
 use crate::{BufferManager, Error, FileId, PageId, Result};
 
 /// The result of an attempt to claim a frame.

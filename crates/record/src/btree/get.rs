@@ -153,7 +153,7 @@ impl<'a> Access<'a> {
             // Each round reserves again: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let visit = self.pages.visit();
-            let looked = search::at_leaf(&self.pages, key, |leaf, node, place| {
+            let looked = search::at_leaf(&self.pages, self.database, key, |leaf, node, place| {
                 self.look((leaf, node, place), key, entered, &mut note, |found| {
                     value = read.take().map(|read| read(found));
                 })

@@ -4,13 +4,15 @@
 //! split in between, its high key shows that, and the session follows its right link. A page that was emptied and
 //! unlinked meanwhile has a mark, and the search begins again (PROTOCOLS T2).
 //!
-//! A session that follows a right link to an unposted page posts this page (PROTOCOLS T1). The search does not need the
-//! post: if the post fails, because the log is full for example, the search continues.
+//! The usual way down reads inner pages without their latches (`glance`), and latches a page where that fails.
+//!
+//! A session that follows a right link that the parent lacks posts the page (PROTOCOLS T1). The post is a service to
+//! others: if it fails, for want of log space for example, the search goes on.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
 
-use crate::btree::post;
+use crate::btree::{glance, post};
 use crate::database::Database;
 use crate::page::free_pages::FIRST_PAGE;
 use crate::page::node::Node;
@@ -116,18 +118,31 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
 #[inline(always)]
 pub(crate) fn at_leaf<'a, R>(
     pages: &Pages<'a>,
+    database: &Database,
     key: &[u8],
     look: impl FnOnce(&SharedPage<'a>, &Node<'_>, (usize, bool)) -> Result<R>,
 ) -> Result<R> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
-        // There are few inner pages, and they stay in the processor's cache.
-        let Some(page) = pages.shared_now(number, level, level == 0 && number != ROOT) else { break };
+        let is_root = number == ROOT;
+        // A tree of one page is latched once.
+        let is_inner = if is_root { !database.root_is_leaf() } else { level != 0 };
+        if is_inner {
+            if let Some(next) = glance::child(pages, number, key) {
+                (number, level) = next;
+                continue;
+            }
+        }
+        // Inner pages are few, and stay in the processor's cache.
+        let Some(page) = pages.shared_now(number, level, level == 0 && !is_root) else { break };
         let Some(node) = Node::over(&page) else { break };
-        if node.is_deleted() || (node.belongs_right(key) && !planted("record: high key ignored")) {
+        if !is_on_way(&node, key) {
             break;
         }
         let place = node.find_inlined(key);
+        if is_root {
+            database.note_root_is_leaf(node.is_leaf());
+        }
         if node.is_leaf() {
             return look(&page, &node, place);
         }
@@ -243,24 +258,30 @@ fn at_leaf_exclusive_slowly<'a, R>(
     Ok((leaf, looked))
 }
 
-/// Returns the number of the leaf that the pages above name for `key`. Only the fast path of [`at_leaf`] is tried: no
-/// page is read from disk, and the session waits for no latch.
-#[inline(always)]
+/// Returns the number of the leaf that the pages above name for `key`. The usual way down alone is taken, as by
+/// [`at_leaf`]: no page is read, and no latch is waited for.
+// Never inlined: otherwise its callers become so long that the compiler inlines their other parts no more.
+#[inline(never)]
 pub(crate) fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     let (mut number, mut level) = (ROOT, 0);
     for _ in 0..LEVELS_MAX {
-        let page = pages.shared_now(number, level, false)?;
-        let node = Node::over(&page).filter(|node| is_on_way(node, key))?;
-        let at = node.level();
-        if at == 0 {
-            return Some(number);
-        }
-        (number, level) = (node.child(Node::child_slot_at(node.find_inlined(key)))?, at - 1);
+        (number, level) = glance::child(pages, number, key).or_else(|| child_now(pages, number, level, key))?;
         if level == 0 {
             return Some(number);
         }
     }
     None
+}
+
+/// Returns the child on the way to `key` of a page that needs a latch, and the child's level; of a leaf, the leaf.
+#[inline(never)]
+fn child_now(pages: &Pages<'_>, number: u32, level: u8, key: &[u8]) -> Option<(u32, u8)> {
+    let page = pages.shared_now(number, level, false)?;
+    let node = Node::over(&page).filter(|node| is_on_way(node, key))?;
+    match node.level() {
+        0 => Some((number, 0)),
+        at => Some((node.child(node.child_slot(key))?, at - 1)),
+    }
 }
 
 #[inline(always)]

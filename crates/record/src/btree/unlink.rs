@@ -157,7 +157,7 @@ pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     let epoch = access.pages.change.managers.processes.next_tree_epoch();
     let mut unlinked = access.database.unlinked();
     if !unlinked.iter().any(|known| (known.gone, known.lsn) == (gone, lsn)) {
-        unlinked.push(Unlinked { left, gone, lsn, epoch });
+        unlinked.push(Unlinked { left, gone, lsn, epoch, is_fenced: false });
     }
 }
 
@@ -175,16 +175,31 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
         }
     }
     loop {
-        // A copy of the list: a thread must hold no mutex while it works on shared memory.
-        let known = access.database.unlinked().clone();
+        let known = fenced(access);
         let processes = &access.pages.change.managers.processes;
-        let Some(ready) = known.into_iter().find(|page| processes.tree_epoch_passed(page.epoch)) else {
+        let is_ready = |page: &Unlinked| page.is_fenced && processes.tree_epoch_passed(page.epoch);
+        let Some(ready) = known.into_iter().find(is_ready) else {
             return Ok(());
         };
         if take(access, ready) {
             free_one(access, ready)?;
         }
     }
+}
+
+/// Returns the unlinked pages, after a barrier on all processors if that is missing for a page: a session that has read
+/// an inner page without its latch may have a note of its visit that no other processor sees yet.
+fn fenced(access: &Access<'_>) -> Vec<Unlinked> {
+    // A copy: this thread holds no mutex while it works on shared memory.
+    let known = access.database.unlinked().clone();
+    if known.iter().all(|page| page.is_fenced) {
+        return known;
+    }
+    access.pages.change.managers.processes.barrier_of_visits();
+    failpoint("unlink: barrier passed, not noted");
+    let mut unlinked = access.database.unlinked();
+    unlinked.iter_mut().filter(|page| known.contains(page)).for_each(|page| page.is_fenced = true);
+    unlinked.clone()
 }
 
 /// Removes a page from the list of unlinked pages. Returns false if another thread has removed it.

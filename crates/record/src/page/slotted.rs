@@ -129,15 +129,27 @@ pub fn head_of(suffix: &[u8]) -> u32 {
 /// As [`head_of`], for the bytes of a key from `at` on, which is at most a few kilobytes.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // of `at`, and of a number whose high half is zero
-fn head_at(key: &[u8], at: usize) -> u32 {
-    // The four bytes are in the eight bytes from `at` on, or in the key's last eight bytes.
-    let Some(last) = key.len().checked_sub(8) else { return head_of(key.get(at..).unwrap_or_default()) };
+pub(crate) fn head_at(key: &[u8], at: usize) -> u32 {
+    // The four bytes lie in the eight bytes from `at` on, or in the key's last eight bytes.
+    let Some(last) = key.len().checked_sub(8) else { return head_of_short(key, at) };
     let start = at.min(last);
     let eight = key.get(start..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |eight| u64::from_be_bytes(*eight));
     (eight.checked_shl(8 * (at - start) as u32).unwrap_or(0) >> 32) as u32
 }
 
-/// Returns whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
+/// As [`head_at`], of a key of less than eight bytes.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // of `at`
+fn head_of_short(key: &[u8], at: usize) -> u32 {
+    // In the key's last four bytes, unless it has more behind `at`.
+    let last = key.len().wrapping_sub(4);
+    match key.last_chunk::<4>() {
+        Some(four) if at >= last => u32::from_be_bytes(*four).checked_shl(8 * (at - last) as u32).unwrap_or(0),
+        _ => head_of(key.get(at..).unwrap_or_default()),
+    }
+}
+
+/// Whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
 #[inline]
 fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (key.first_chunk::<8>(), bound.first_chunk::<8>()) {

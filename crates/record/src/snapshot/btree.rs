@@ -51,7 +51,7 @@ impl<'a> SnapshotAccess<'a> {
         // The closure returns only small values, and the rest is done outside: no large result is moved.
         let (mut read, mut shown, mut unsettled) = (Some(read), None, None);
         let visit = pages.visit();
-        search::at_leaf(pages, key, |leaf, node, (slot, found)| {
+        search::at_leaf(pages, self.access.database, key, |leaf, node, (slot, found)| {
             if !found {
                 return self.check_removed(node.deleter_lsn());
             }
@@ -326,7 +326,7 @@ impl<'a> SnapshotAccess<'a> {
         let pages = &self.access.pages;
         let from = range.low().max(&low[..]);
         let _visit = pages.visit();
-        let copied = search::at_leaf(pages, from, |leaf, node, (slot, _)| {
+        let copied = search::at_leaf(pages, self.access.database, from, |leaf, node, (slot, _)| {
             let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
             let slots = slot..end_behind(node, range, from, slot);
             batch.begin(Vec::new(), high);

@@ -1,0 +1,151 @@
+//! Bytes of a region that other threads may store to while this thread loads them.
+//!
+//! A reference to such bytes would be undefined (`bytes.rs`), so there is none. Each load is one instruction of the
+//! processor, written as assembly: the compiler knows nothing of the bytes, neither that they stay the same nor that they
+//! do not. A loaded value may be of no use: half old, half new. The caller finds out whether a thread has stored
+//! meanwhile, and believes nothing before. So each load lies within the area whatever place it is asked for, and
+//! nothing here panics.
+//!
+//! Only on x86-64, whose processors keep the order of loads. Elsewhere no area can be read in this way.
+
+use std::marker::PhantomData;
+
+use crate::schedule::point;
+use crate::{Bytes, Offset, Region};
+
+/// The least bytes of an area: the places below need no check.
+const BYTES_MIN: usize = 64;
+
+/// An area of plain bytes, to be loaded from while other threads store to it.
+#[derive(Clone, Copy)]
+pub struct Racing<'r> {
+    place: *const u8,
+    bytes: usize,
+    region: PhantomData<&'r Region>,
+}
+
+impl Region {
+    /// Returns an area of at least 64 bytes, to be loaded from while other threads store to it. `None` if the area
+    /// does not lie in the region, and on processors other than x86-64.
+    #[inline(always)]
+    pub fn racing(&self, at: Offset<Bytes>, bytes: usize) -> Option<Racing<'_>> {
+        if cfg!(not(target_arch = "x86_64")) || bytes < BYTES_MIN {
+            return None;
+        }
+        let place = self.place(at.raw(), bytes, 8)?.cast_const();
+        Some(Racing { place, bytes, region: PhantomData })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Racing<'_> {
+    /// Returns the eight bytes at `AT`, in the first 64 bytes of the area.
+    #[inline(always)]
+    pub fn first_u64<const AT: usize>(&self) -> u64 {
+        const { assert!(AT + 8 <= BYTES_MIN) };
+        point();
+        let value: u64;
+        // SAFETY: as in `u32`: every area has at least 64 bytes.
+        unsafe {
+            std::arch::asm!("mov {value}, qword ptr [{place} + {at}]", value = lateout(reg) value,
+                place = in(reg) self.place, at = const AT, options(nostack, preserves_flags, readonly));
+        }
+        value
+    }
+
+    /// Returns the four bytes at `at`; the area's last four if the area ends before.
+    #[inline(always)]
+    pub fn u32(&self, at: usize) -> u32 {
+        point();
+        let at = at.min(self.bytes - 4);
+        let value: u32;
+        // SAFETY: four bytes within the area, which lies in a mapping that lives as long as its region (`racing`
+        // checked both). The load changes nothing, and assembly may load bytes that other threads store to.
+        unsafe {
+            std::arch::asm!("mov {value:e}, dword ptr [{place} + {at}]", value = lateout(reg) value,
+                place = in(reg) self.place, at = in(reg) at, options(nostack, preserves_flags, readonly));
+        }
+        value
+    }
+
+    /// Returns the eight bytes at `at`. Bytes behind the area's end read as zero.
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation)] // an area has less than 2^29 bytes; else the result is of no use
+    pub fn u64(&self, at: usize) -> u64 {
+        point();
+        let from = at.min(self.bytes - 8);
+        let value: u64;
+        // SAFETY: as in `u32`, with eight bytes.
+        unsafe {
+            std::arch::asm!("mov {value}, qword ptr [{place} + {from}]", value = lateout(reg) value,
+                place = in(reg) self.place, from = in(reg) from, options(nostack, preserves_flags, readonly));
+        }
+        value.checked_shr(8 * (at - from) as u32).unwrap_or(0)
+    }
+
+    /// Returns how many of `count` numbers of four bytes, which stand in order, are below `value`. The first stands at
+    /// `at`, and each other number eight bytes behind the number before. `None` if the area ends before the last.
+    ///
+    /// If the numbers change meanwhile, the result is any number up to `count`.
+    #[inline(always)]
+    pub fn count_below(&self, at: usize, count: usize, value: u32) -> Option<usize> {
+        point();
+        if count == 0 {
+            return Some(0);
+        }
+        let last = count.checked_mul(8)?.checked_add(at)?.checked_sub(8)?;
+        if last > self.bytes - 4 {
+            return None;
+        }
+        let numbers = self.place.wrapping_add(at);
+        let (mut first, mut below) = (numbers, 0_usize);
+        // A search by halves. Without a branch on a comparison: the processor cannot predict the direction.
+        // SAFETY: as in `u32`. The search loads numbers from the first to the last, which lie within the area: `first`
+        // has `left` numbers from itself on at all times.
+        unsafe {
+            std::arch::asm!(
+                "cmp {left}, 1",
+                "jbe 3f",
+                "2:",
+                "mov {half}, {left}",
+                "shr {half}, 1",
+                "lea {middle}, [{first} + {half} * 8]",
+                "sub {left}, {half}",
+                "cmp dword ptr [{middle}], {value:e}",
+                "cmovb {first}, {middle}",
+                "cmp {left}, 1",
+                "ja 2b",
+                "3:",
+                "cmp dword ptr [{first}], {value:e}",
+                "setb {below:l}",
+                first = inout(reg) first, left = inout(reg) count => _, value = in(reg) value,
+                half = out(reg) _, middle = out(reg) _, below = inout(reg) below,
+                options(nostack, readonly),
+            );
+        }
+        Some((first.addr() - numbers.addr()) / 8 + below)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Racing<'_> {
+    /// Returns zero: no area is read in this way.
+    pub fn first_u64<const AT: usize>(&self) -> u64 {
+        0
+    }
+
+    /// Returns zero: no area is read in this way.
+    pub fn u32(&self, _: usize) -> u32 {
+        0
+    }
+
+    /// Returns zero: no area is read in this way.
+    pub fn u64(&self, _: usize) -> u64 {
+        0
+    }
+
+    /// Returns `None`: no area is read in this way.
+    pub fn count_below(&self, _: usize, _: usize, _: u32) -> Option<usize> {
+        None
+    }
+}
