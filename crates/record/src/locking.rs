@@ -250,6 +250,7 @@ impl<'a> Access<'a> {
     }
 
     /// Whether no locker holds the object or waits for it. The session may hold latches.
+    #[inline]
     pub(crate) fn is_free(&self, name: LockName) -> bool {
         self.pages.change.managers.locks.is_free(self.pages.session(), name)
     }

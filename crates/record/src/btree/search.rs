@@ -14,6 +14,8 @@ use crate::btree::post;
 use crate::database::Database;
 use crate::page::free_pages::FIRST_PAGE;
 use crate::page::node::Node;
+use crate::page::rebuild::Frame;
+use crate::page::slotted::is_not_below;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
@@ -190,6 +192,33 @@ pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<Exclus
         Some(leaf) => Ok(leaf),
         None => leaf_exclusive_slowly(pages, key),
     }
+}
+
+/// Does as [`leaf_exclusive`]. Where keys are added at the end of the tree, looks at the last leaf first.
+#[inline]
+pub(crate) fn leaf_exclusive_to_change<'a>(
+    pages: &Pages<'a>,
+    database: &Database,
+    key: &[u8],
+) -> Result<ExclusivePage<'a>> {
+    if let Some(number) = database.last_leaf_for(key) {
+        match pages.exclusive_now(number, 0) {
+            Some(leaf) if is_last_leaf_for(&leaf, key) => return Ok(leaf),
+            _ => database.forget_last_leaf(),
+        }
+    }
+    leaf_exclusive(pages, key)
+}
+
+/// Whether a latched page is the last leaf of its tree, and the key belongs there. The page may be any page of the file.
+/// The last leaf takes each key that is not below its low fence.
+#[inline]
+fn is_last_leaf_for(page: &[u8], key: &[u8]) -> bool {
+    Node::over(page).is_some_and(|node| {
+        let is_last = node.is_leaf() && !node.is_deleted() && node.right().is_none();
+        let is_last = is_last || planted("record: the last leaf is not looked at");
+        is_last && !Frame::may_be_cut(node.low(), node.page_bytes()) && is_not_below(key, node.low())
+    })
 }
 
 #[inline(always)]
