@@ -95,14 +95,15 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
 
     /// The page is read once, where the usual way of [`Leaf::latch`] and [`Leaf::find`] reads the page twice.
     #[inline(always)]
-    fn seek(access: &Access<'a>, key: &[u8], _hash: u64) -> Result<(ExclusivePage<'a>, Seek<()>)> {
-        search::at_leaf_exclusive(&access.pages, access.database, key, |number, node, (slot, found)| {
-            if !found {
-                return Ok(Seek::Nothing);
-            }
-            let record = access.record_at(number, node, slot)?;
-            Ok(Seek::Record((), Spot::of(number, slot, &record)))
-        })
+    fn seek(access: &Access<'a>, key: &[u8], _hash: u64) -> Result<Option<(ExclusivePage<'a>, Seek<()>)>> {
+        let found =
+            search::at_leaf_exclusive_now(&access.pages, access.database, key, |number, node, (slot, found)| {
+                if !found {
+                    return Some(Seek::Nothing);
+                }
+                Some(Seek::Record((), Spot::of(number, slot, &node.record(slot)?)))
+            });
+        Ok(found)
     }
 
     #[inline]
