@@ -133,9 +133,11 @@ impl LockManager {
     }
 
     /// Returns whether no locker holds the object or waits for it, at this moment. True is certain.
+    #[inline]
     pub fn is_free(&self, session: &Session, name: LockName) -> bool {
         let mixed = name.mixed();
         if !name.is_coarse() {
+            // One acquire load is enough, see `is_without_rival`.
             let seen = self.table.word(mixed).load();
             if !seen.is_fat() {
                 // If the owner's lock is on another name of the word and the tag, the result is false although the
@@ -143,6 +145,12 @@ impl LockManager {
                 return !seen.may_be_for(mixed);
             }
         }
+        self.is_free_in_queues(session, name, mixed)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_free_in_queues(&self, session: &Session, name: LockName, mixed: u64) -> bool {
         let latched = self.table.latch(session, mixed);
         self.table.queue_of(session, latched.bucket, name, mixed).map_or(true, Queue::is_idle)
     }

@@ -3,7 +3,7 @@
 pub(crate) mod geometry;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libtp_buffer::{FileId, PoolId};
@@ -124,11 +124,27 @@ pub struct Database {
     tail_hint: AtomicU32,
     /// Whether the root of a B-tree was its only leaf when this process last latched the root.
     root_is_leaf: AtomicBool,
-    /// Pages that this process knows to be unlinked and not yet free.
+    /// The last leaf of a B-tree, where this process last added a key at its end; zero if it did not.
+    last_leaf: AtomicU32,
+    /// The first bytes of the keys that the last leaf may have, as [`key_start`].
+    last_leaf_start: AtomicU64,
+    /// Pages this process has seen unlinked and not yet freed.
     unlinked: Mutex<Vec<Unlinked>>,
     /// Empty leaves that stay in the tree because they are the first children of their parents, with their LSNs when
     /// this was found.
     staying: Mutex<HashMap<u32, Lsn>>,
+}
+
+/// Returns the first eight bytes of a key as a number, which orders as the keys do; a shorter key is filled up with
+/// zeros.
+#[inline]
+fn key_start(key: &[u8]) -> u64 {
+    let eight = key.first_chunk().copied().unwrap_or_else(|| {
+        let mut eight = [0; 8];
+        eight[..key.len()].copy_from_slice(key);
+        eight
+    });
+    u64::from_be_bytes(eight)
 }
 
 impl Database {
@@ -156,6 +172,8 @@ impl Database {
             has_indices: Arc::default(),
             tail_hint: AtomicU32::new(0),
             root_is_leaf: AtomicBool::new(false),
+            last_leaf: AtomicU32::new(0),
+            last_leaf_start: AtomicU64::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
         }
@@ -312,12 +330,39 @@ impl Database {
         }
     }
 
-    /// Forgets which unlinked pages are not yet free: the region that counted the epochs no longer exists.
+    /// Returns the last leaf of a B-tree, if keys were added at its end lately and it may have the key.
+    #[inline]
+    pub(crate) fn last_leaf_for(&self, key: &[u8]) -> Option<u32> {
+        // Relaxed: hints. Their user checks the page.
+        let number = self.last_leaf.load(Ordering::Relaxed);
+        let may_have = number != 0 && key_start(key) >= self.last_leaf_start.load(Ordering::Relaxed);
+        may_have.then_some(number)
+    }
+
+    /// Notes the last leaf, whose keys are at or above `low`.
+    #[inline]
+    pub(crate) fn note_last_leaf(&self, number: u32, low: &[u8]) {
+        if self.last_leaf.load(Ordering::Relaxed) != number {
+            // Relaxed: hints, see `last_leaf_for`.
+            self.last_leaf_start.store(key_start(low), Ordering::Relaxed);
+            self.last_leaf.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the last leaf.
+    #[cold]
+    pub(crate) fn forget_last_leaf(&self) {
+        // Relaxed: a hint.
+        self.last_leaf.store(0, Ordering::Relaxed);
+    }
+
+    /// Forgets which pages were unlinked and are to be freed: the region that counted the epochs is gone.
     pub fn forget_unlinked(&self) {
         self.unlinked().clear();
         self.staying().clear();
-        // The hint may lie beyond the recovered end of the file.
+        // The hints may lie beyond the recovered end of the file.
         self.set_tail_hint(0);
+        self.forget_last_leaf();
         if let Some(geometry) = self.geometry() {
             geometry.forget();
         }

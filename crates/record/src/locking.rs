@@ -249,7 +249,8 @@ impl<'a> Access<'a> {
         change.managers.locks.holds(self.pages.session(), change.txn.locker(), name)
     }
 
-    /// Returns whether no locker holds the object or waits for it. The session may hold latches.
+    /// Whether no locker holds the object or waits for it. The session may hold latches.
+    #[inline]
     pub(crate) fn is_free(&self, name: LockName) -> bool {
         self.pages.change.managers.locks.is_free(self.pages.session(), name)
     }

@@ -34,7 +34,14 @@ pub fn set_level(page: &mut [u8], level: u8) {
     page[LEVEL_AT] = level;
 }
 
-/// Makes a new page: a common header, and zeros.
+/// Whether the page was never made, so that its bytes are zeros. If a session has died while it made the page, the bytes
+/// that it stored are those that the repetition of its change stores.
+#[inline]
+pub fn is_blank(page: &PageMut<'_, '_>) -> bool {
+    page.lsn() == Lsn::NONE
+}
+
+/// Makes the bytes a new page: a header, and zeros.
 pub fn make_new(page: &mut [u8], file: u32, number: u32, kind: u8, level: u8) {
     let header = PageHeader::new(PageId::new(FileId::new(file), PageNo::new(number)), kind, level);
     page.fill(0);

@@ -147,7 +147,9 @@ fn insertions_are_repeated_from_every_prefix() {
     {
         let body = insertion(page, key, &vec![0xA5; bytes]);
         let cell = 12 + key.len() - node.prefix().len() + bytes;
-        let repeated = if page == &scattered { 0 } else { cell };
+        // The greatest key has its slot in free bytes, too.
+        let slot = if key.starts_with(b"key/\xff") { 8 } else { 0 };
+        let repeated = if page == &scattered { 0 } else { cell + slot };
         assert_eq!(check_prefixes(page, btree::redo::insert, &body), repeated, "a cell in free bytes is repeated");
     }
 }

@@ -104,8 +104,6 @@ pub(crate) enum Seek<At> {
     Record(At, Spot),
     /// The key has neither a record nor a ghost.
     Nothing,
-    /// A page of the place is not in memory, so the search could not finish.
-    Barred,
 }
 
 /// The result of a try; `Err` with the missing resource.
@@ -138,9 +136,9 @@ pub(crate) trait Leaf<'a>: Sized {
     /// Finds the record.
     fn find(&self, access: &Access<'a>, key: &[u8], kept: &Self::Kept) -> Tryout<Sought<Self::At>>;
 
-    /// Latches the place and searches for the record. May wait for the disk.
+    /// Latches the place and looks for the record. Returns `None` if a page of the place is not in memory, or is damaged.
     #[inline(always)]
-    fn seek(access: &Access<'a>, key: &[u8], hash: u64) -> Result<(Self, Seek<Self::At>)> {
+    fn seek(access: &Access<'a>, key: &[u8], hash: u64) -> Result<Option<(Self, Seek<Self::At>)>> {
         let leaf = Self::latch(access, key, hash)?;
         let sought = match leaf.find(access, key, &Self::Kept::default())? {
             Ok(Sought::Record(at, slot)) => {
@@ -150,9 +148,9 @@ pub(crate) trait Leaf<'a>: Sized {
                 Seek::Record(at, spot)
             }
             Ok(Sought::Gap(_)) => Seek::Nothing,
-            Err(_) => Seek::Barred,
+            Err(_) => return Ok(None),
         };
-        Ok((leaf, sought))
+        Ok(Some((leaf, sought)))
     }
 
     /// Returns a page and its number.

@@ -106,30 +106,39 @@ pub(crate) fn plan(
     Ok((entries, deleter))
 }
 
-/// Frees the replaced chains of records that no other transaction locks.
-fn free_chains<'a>(access: &Access<'a>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<()> {
-    let horizon = Horizon::default();
+/// Whether a record is a ghost, or has more room than it fills.
+fn has_something(record: &Record<'_>) -> bool {
+    record.is_ghost() || record.room > record.stored.len()
+}
+
+/// Frees the replaced chains of records that no other transaction locks. Returns whether the leaf may have ghosts or
+/// slack.
+fn free_chains<'a>(access: &Access<'a>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<bool> {
+    let (horizon, mut may_give) = (Horizon::default(), false);
     let keys: Vec<(Vec<u8>, u64)> = {
         let leaf = access.pages.shared(number, 0)?;
         let node = node_of(&access.pages, number, &leaf)?;
         if !node.is_leaf() {
-            return Ok(());
+            return Ok(true);
         }
         let replaced = (0..node.count()).filter(|&slot| {
             let record = node.record(slot);
             record.is_some_and(|record| {
+                may_give |= has_something(&record);
                 record.replaced().is_some() && record.lsn < own && horizon.has_passed(access, record.lsn)
             })
         });
         replaced.map(|slot| (node.key(slot).to_vec(), hash_of(node.key(slot)))).collect()
     };
+    // Where a chain goes, its reference leaves slack.
+    may_give |= !keys.is_empty();
     // The chain that an incoming value replaces stays until the record names the new chain.
     for (key, hash) in keys.into_iter().filter(|(key, _)| incoming != Some(key)) {
         let record = lock_names::record(access.database.id(), hash);
         let still_free = |leaf| access.is_free(record) && !is_page_of_others(access, leaf);
         drop_replaced::<ExclusivePage<'a>>(access, &key, still_free)?;
     }
-    Ok(())
+    Ok(may_give)
 }
 
 /// Removes all removable ghosts and slack from a latched leaf, unless another transaction has locked the leaf. Returns
@@ -165,8 +174,11 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
 pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>) -> Result<bool> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
-    free_chains(access, number, own, Some(incoming.key))?;
+    let may_give = free_chains(access, number, own, Some(incoming.key))?;
     unlink::free_unlinked(access, None)?;
+    if !may_give {
+        return Ok(false);
+    }
     pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
     let mut leaf = pages.exclusive(number, 0)?;
     let node = node_of(pages, number, &leaf)?;
@@ -188,8 +200,8 @@ pub(crate) fn tidy(access: &Access<'_>, number: u32) -> Result<()> {
     let own = first_own_lsn(access);
     free_chains(access, number, own, None)?;
     let has_something = |node: &Node<'_>| {
-        let may_give = |record: Record<'_>| record.is_ghost() || record.room > record.stored.len();
-        node.is_leaf() && !node.is_deleted() && (0..node.count()).any(|slot| node.record(slot).is_some_and(may_give))
+        let mut records = (0..node.count()).filter_map(|slot| node.record(slot));
+        node.is_leaf() && !node.is_deleted() && records.any(|record| has_something(&record))
     };
     if !has_something(&node_of(pages, number, &pages.shared(number, 0)?)?) {
         return Ok(());

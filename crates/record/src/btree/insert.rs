@@ -69,7 +69,7 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
 
     #[inline]
     fn latch(access: &Access<'a>, key: &[u8], _hash: u64) -> Result<ExclusivePage<'a>> {
-        search::leaf_exclusive(&access.pages, key)
+        search::leaf_exclusive_to_change(&access.pages, access.database, key)
     }
 
     #[inline]
@@ -85,20 +85,25 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
 
     #[inline]
     fn find(&self, access: &Access<'a>, key: &[u8], _kept: &KeptRight<'a>) -> Tryout<Sought<()>> {
-        let (slot, found) = node_of(&access.pages, self.id().page().raw(), self)?.find(key);
+        let node = node_of(&access.pages, self.id().page().raw(), self)?;
+        if node.right().is_none() && node.is_above_all(key, node.cell_head()) {
+            return Ok(Ok(Sought::Gap(node.count())));
+        }
+        let (slot, found) = node.find(key);
         Ok(Ok(if found { Sought::Record((), slot) } else { Sought::Gap(slot) }))
     }
 
     /// Reads the page only once; [`Leaf::latch`] and [`Leaf::find`] together would read the page twice.
     #[inline(always)]
-    fn seek(access: &Access<'a>, key: &[u8], _hash: u64) -> Result<(ExclusivePage<'a>, Seek<()>)> {
-        search::at_leaf_exclusive(&access.pages, access.database, key, |number, node, (slot, found)| {
-            if !found {
-                return Ok(Seek::Nothing);
-            }
-            let record = access.record_at(number, node, slot)?;
-            Ok(Seek::Record((), Spot::of(number, slot, &record)))
-        })
+    fn seek(access: &Access<'a>, key: &[u8], _hash: u64) -> Result<Option<(ExclusivePage<'a>, Seek<()>)>> {
+        let found =
+            search::at_leaf_exclusive_now(&access.pages, access.database, key, |number, node, (slot, found)| {
+                if !found {
+                    return Some(Seek::Nothing);
+                }
+                Some(Seek::Record((), Spot::of(number, slot, &node.record(slot)?)))
+            });
+        Ok(found)
     }
 
     #[inline]
@@ -124,6 +129,9 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
             if let Some(missing) = wanted.access.enter_gap(number, &node, slot, wanted)? {
                 return Ok(Err(missing));
             }
+        }
+        if slot == node.count() && node.right().is_none() {
+            wanted.access.database.note_last_leaf(number, node.low());
         }
         let bytes = node.record_need(wanted.key.len(), stored_bytes);
         let fits = bytes <= node.free_bytes();
@@ -205,6 +213,10 @@ impl<'a> Access<'a> {
             NextKey::End => lock_names::end_gap(file),
             NextKey::Read(page) => return Ok(Some(Attempt::Read(page))),
         };
+        if self.is_free(gap) {
+            // Neither another transaction nor this one has the gap.
+            return Ok(None);
+        }
         if !planted("record: an insertion does not lock the gap") && self.try_instant(gap, Mode::IX)? == Tried::Busy {
             return Ok(Some(Attempt::WaitForGap(gap)));
         }

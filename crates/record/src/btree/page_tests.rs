@@ -15,7 +15,7 @@ use crate::btree::split_plan::{plan, Incoming};
 use crate::log_body::short;
 use crate::page::free_pages::{self, Meta};
 use crate::page::node::Node;
-use crate::page::rebuild::{make_new, Frame};
+use crate::page::rebuild::{close, make_new, rebuild, Frame};
 use crate::page::record_lsn::RecordFlags;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
@@ -283,6 +283,7 @@ proptest! {
         prop_assert_eq!(found, present.contains(&absent));
         let expected = (0..node.count()).take_while(|&slot| node.key(slot).to_vec() < absent).count();
         prop_assert_eq!(slot, expected);
+        prop_assert!(!node.is_above_all(&absent, node.cell_head()) || (slot, found) == (node.count(), false));
         for near in 0..=slot {
             prop_assert_eq!(node.find_near(&absent, near), slot, "from {}", near);
         }
@@ -307,6 +308,7 @@ proptest! {
         let below = (0..node.count()).filter(|&slot| node.key(slot).to_vec() < wanted).count();
         let is_there = (0..node.count()).any(|slot| node.key(slot).to_vec() == wanted);
         prop_assert_eq!(node.find(&wanted), (below, is_there));
+        prop_assert!(!node.is_above_all(&wanted, node.cell_head()) || (below, is_there) == (node.count(), false));
         for near in 0..=below {
             prop_assert_eq!(node.find_near(&wanted, near), below, "from {}", near);
         }
@@ -332,7 +334,37 @@ proptest! {
 }
 
 #[test]
-fn rising_keys_leave_full_pages() {
+fn a_page_that_is_closed_has_the_records_the_fences_and_the_free_bytes_of_a_page_written_again() {
+    for (shared, low) in [(0, &b""[..]), (1, b"k"), (6, b"key/00"), (30, b"key/00")] {
+        let mut leaves = Leaves::new();
+        for number in 0..40_u32 {
+            leaves.put(format!("key/{:0>shared$}{number:02}", "").as_bytes(), &vec![7; number as usize]);
+        }
+        let frame = Frame { low: low.to_vec(), ..Frame::of(&Node::over(&leaves.pages[&2]).unwrap()) };
+        let mut page = leaves.pages.remove(&2).unwrap();
+        rebuild(&mut PageMut::detached(&mut page), &frame, |_, cell, writer| writer.push(cell)).unwrap();
+        let high = format!("key/{:0>shared$}4", "").into_bytes();
+        let frame = Frame { high, right: 9, flags: 1, ..frame };
+        let (mut closed, mut again) = (page.clone(), page);
+        close(&mut PageMut::detached(&mut closed), &frame).unwrap();
+        rebuild(&mut PageMut::detached(&mut again), &frame, |_, cell, writer| writer.push(cell)).unwrap();
+        let (closed, again) = (Node::over(&closed).unwrap(), Node::over(&again).unwrap());
+        assert_eq!(Frame::of(&closed), frame);
+        assert_eq!(closed.free_bytes(), again.free_bytes());
+        assert_eq!(closed.header().prefix_bytes, again.header().prefix_bytes);
+        assert_eq!(closed.header().skip_bytes, again.header().skip_bytes);
+        assert_eq!(closed.count(), again.count());
+        for slot in 0..closed.count() {
+            assert_eq!(closed.key(slot).to_vec(), again.key(slot).to_vec());
+            assert_eq!(closed.slots()[slot].head, again.slots()[slot].head);
+            assert_eq!(closed.record(slot).unwrap().stored, again.record(slot).unwrap().stored);
+            assert_eq!(closed.record(slot).unwrap().lsn, again.record(slot).unwrap().lsn);
+        }
+    }
+}
+
+#[test]
+fn rising_keys_leave_full_pages_behind() {
     let mut leaves = Leaves::new();
     for number in 0..3000u32 {
         leaves.put(&number.to_be_bytes(), &[7; 30]);

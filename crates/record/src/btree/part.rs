@@ -61,14 +61,13 @@ impl<'a> Access<'a> {
             self.reserve_lock()?;
         }
         let _visit = L::visit(pages);
-        let (mut leaf, sought) = L::seek(self, key, hash)?;
+        let Some((mut leaf, sought)) = L::seek(self, key, hash)? else { return Ok(None) };
         if leaf.try_lock(self, granularity)?.is_some() {
             return Ok(None);
         }
         let (mut place, Spot { page: number, seat, lsn, flags }) = match sought {
             Seek::Record(place, spot) => (place, spot),
             Seek::Nothing => return Ok(Some(None)),
-            Seek::Barred => return Ok(None),
         };
         if flags.has(RecordFlags::GHOST) {
             return Ok(Some(None));

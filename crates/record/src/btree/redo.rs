@@ -17,7 +17,7 @@ use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
 use crate::page::free_pages;
 use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
-use crate::page::rebuild::{compact, make_new, rebuild, Cell, Frame};
+use crate::page::rebuild::{close, compact, make_new, rebuild, Cell, Frame};
 use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::page::slotted::{
     close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SlottedHeader, SplitKey,
@@ -43,6 +43,7 @@ fn with_garbage(header: &SlottedHeader, bytes: usize) -> Result<U32, Damage> {
     sum.map(U32::new).ok_or_else(|| Damage("its heap is outside the page".into()))
 }
 
+#[inline]
 fn number(value: usize) -> Result<u16, Damage> {
     u16::try_from(value).map_err(|_| Damage("a length does not fit the page".into()))
 }
@@ -79,6 +80,7 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
         return add_cell(&mut page.saved(), index, key, head, stored);
     }
     let (mut header, count) = (*node.header(), node.count());
+    let is_last = index == count;
     let skip = node.skip_with(suffix);
     if skip != usize::from(header.skip_bytes.get()) {
         let slots = node.with_heads_behind(skip);
@@ -89,11 +91,19 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     let slot_head = head_of(suffix.get(skip..).unwrap_or_default());
     let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.len())?.into(), head: slot_head.into() };
     let slot_count = number(count + 1)?.into();
-    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap is outside the page".into()))?.into();
-    // The cell is in free bytes, which no reader uses without the header. The header has a before-image.
+    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
+    // The cell lies in free bytes, which decide nothing, and so does a slot behind the last. The header leads to both,
+    // and has a before-image.
     let (key_at, stored_at) = (at + head.len(), at + head.len() + suffix.len());
-    page.again([Store::Bytes(at, head), Store::Bytes(key_at, suffix), Store::Bytes(stored_at, stored)]);
-    open_slot(page, &header, index, slot);
+    let cell = [Store::Bytes(at, head), Store::Bytes(key_at, suffix), Store::Bytes(stored_at, stored)];
+    if is_last {
+        let [head, key, stored] = cell;
+        let slot_at = header.slots_at() + SLOT_BYTES * index;
+        page.again([head, key, stored, Store::Bytes(slot_at, slot.as_bytes())]);
+    } else {
+        page.again(cell);
+        open_slot(page, &header, index, slot);
+    }
     (header.slot_count, header.heap_start) = (slot_count, heap_start);
     if planted("record: the header of an insertion has no before-image") {
         page.again([Store::Bytes(HEADER_AT, header.as_bytes())]);
@@ -282,6 +292,9 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
             frame.right = record.right.get();
             frame.flags |= Flags::INCOMPLETE;
             let at = usize::from(record.at.get());
+            if at == node.count() {
+                return close(page, &frame);
+            }
             rebuild(page, &frame, |slot, cell, writer| if slot < at { writer.push(cell) } else { Ok(()) })
         }
         1 => {

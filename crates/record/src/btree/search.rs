@@ -16,6 +16,8 @@ use crate::btree::{glance, post};
 use crate::database::Database;
 use crate::page::free_pages::FIRST_PAGE;
 use crate::page::node::Node;
+use crate::page::rebuild::Frame;
+use crate::page::slotted::is_not_below;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
@@ -207,6 +209,33 @@ pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<Exclus
     }
 }
 
+/// Does as [`leaf_exclusive`]. Where keys are added at the end of the tree, looks at the last leaf first.
+#[inline]
+pub(crate) fn leaf_exclusive_to_change<'a>(
+    pages: &Pages<'a>,
+    database: &Database,
+    key: &[u8],
+) -> Result<ExclusivePage<'a>> {
+    if let Some(number) = database.last_leaf_for(key) {
+        match pages.exclusive_now(number, 0) {
+            Some(leaf) if is_last_leaf_for(&leaf, key) => return Ok(leaf),
+            _ => database.forget_last_leaf(),
+        }
+    }
+    leaf_exclusive(pages, key)
+}
+
+/// Whether a latched page is the last leaf of its tree, and the key belongs there. The page may be any page of the file.
+/// The last leaf takes each key that is not below its low fence.
+#[inline]
+fn is_last_leaf_for(page: &[u8], key: &[u8]) -> bool {
+    Node::over(page).is_some_and(|node| {
+        let is_last = node.is_leaf() && !node.is_deleted() && node.right().is_none();
+        let is_last = is_last || planted("record: the last leaf is not looked at");
+        is_last && !Frame::may_be_cut(node.low(), node.page_bytes()) && is_not_below(key, node.low())
+    })
+}
+
 #[inline(always)]
 fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage<'a>> {
     // A root that is a leaf is latched again, exclusively. The tree may have grown in between.
@@ -215,47 +244,26 @@ fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage
 }
 
 /// Calls `look` with the number and the contents of the leaf whose range holds `key`, and with the place of the key as
-/// [`Node::find`] returns it. Returns the leaf, latched exclusively.
+/// [`Node::find`] returns it. Returns the leaf, latched exclusively, and the answer. The usual way down alone is taken,
+/// as by [`at_leaf`]: no page is read. Returns `None` if that is not enough, or if `look` does.
 #[inline(always)]
-pub(crate) fn at_leaf_exclusive<'a, R>(
+pub(crate) fn at_leaf_exclusive_now<'a, R>(
     pages: &Pages<'a>,
     database: &Database,
     key: &[u8],
-    look: impl FnOnce(u32, &Node<'_>, (usize, bool)) -> Result<R>,
-) -> Result<(ExclusivePage<'a>, R)> {
+    look: impl FnOnce(u32, &Node<'_>, (usize, bool)) -> Option<R>,
+) -> Option<(ExclusivePage<'a>, R)> {
     // A tree of one page is latched once.
     let number = match database.root_is_leaf() {
-        true => Some(ROOT),
-        false => leaf_number_now(pages, key),
+        true => ROOT,
+        false => leaf_number_now(pages, key)?,
     };
-    if let Some(number) = number {
-        if let Some(leaf) = pages.exclusive_now(number, 0) {
-            match Node::over(&leaf) {
-                Some(node) if node.is_leaf() && is_on_way(&node, key) => {
-                    let looked = look(number, &node, node.find_inlined(key))?;
-                    database.note_root_is_leaf(number == ROOT);
-                    return Ok((leaf, looked));
-                }
-                _ => {}
-            }
-        }
-    }
-    database.note_root_is_leaf(false);
-    at_leaf_exclusive_slowly(pages, key, look)
-}
-
-#[cold]
-#[inline(never)]
-fn at_leaf_exclusive_slowly<'a, R>(
-    pages: &Pages<'a>,
-    key: &[u8],
-    look: impl FnOnce(u32, &Node<'_>, (usize, bool)) -> Result<R>,
-) -> Result<(ExclusivePage<'a>, R)> {
-    let leaf = leaf_exclusive_slowly(pages, key)?;
-    let number = leaf.id().page().raw();
-    let node = node_of(pages, number, &leaf)?;
-    let looked = look(number, &node, node.find(key))?;
-    Ok((leaf, looked))
+    let leaf = pages.exclusive_now(number, 0)?;
+    let node = Node::over(&leaf).filter(|node| node.is_leaf() && is_on_way(node, key));
+    database.note_root_is_leaf(number == ROOT && node.is_some());
+    let node = node?;
+    let looked = look(number, &node, node.find_inlined(key))?;
+    Some((leaf, looked))
 }
 
 /// Returns the number of the leaf that the pages above name for `key`. The usual way down alone is taken, as by

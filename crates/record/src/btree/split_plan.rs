@@ -37,11 +37,19 @@ pub struct Incoming<'k> {
 /// a page that this library wrote.
 pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     let count = node.count();
+    let at_end = node.right().is_none() && incoming.is_new && incoming.slot == count;
+    if at_end && node.is_leaf() && count != 0 {
+        // The page stays as it is, and the next one begins with the key.
+        let used = (node.page_bytes() - node.header().slots_at()).saturating_sub(node.free_bytes());
+        let separator = separator(node, count, incoming.key);
+        if fits(node, count, used, 0, &separator) {
+            return Some(SplitPlan { at: count, separator });
+        }
+    }
     let last =
         if node.is_leaf() && incoming.is_new && incoming.slot == count { count } else { count.checked_sub(1)? };
     let sizes: Vec<usize> = (0..count).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).collect();
     let total: usize = sizes.iter().sum();
-    let at_end = node.right().is_none() && incoming.is_new && incoming.slot == count;
     let at_start = node.left().is_none() && incoming.is_new && incoming.slot == 0;
     let mut left = 0;
     let cut = |at: usize| {

@@ -97,8 +97,9 @@ impl<'p> Node<'p> {
         Some(Node { page: Slotted::over(page)?, level })
     }
 
-    /// Reads a page of a B-tree, or of a bucket of a hash file, which has the same fields and cells. Returns `None` for
-    /// any other page.
+    /// Reads a page that holds records in key order: of a B-tree, or of a bucket of a hash file, which has the same
+    /// fields and cells. Returns `None` for another page.
+    #[inline]
     pub fn over_records(page: &'p [u8]) -> Option<Node<'p>> {
         if page_header::kind(page) == PageKind::Hash as u8 {
             return Some(Node { page: Slotted::over(page)?, level: page_header::level(page) });

@@ -1,7 +1,8 @@
 //! Writes a B-tree page as a whole: a new page, or a page that is compacted, split, or gets other fences.
 //!
 //! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs are copied, unless the caller changes
-//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that a change and its redo give the same image.
+//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that doing and redoing give the same image. A leaf that keeps all
+//! its cells and gets a high key keeps the cells in their places ([`close`]).
 
 use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
@@ -11,7 +12,7 @@ use crate::page::PageKind;
 use crate::page_header;
 use libtp_buffer::PageMut;
 use libtp_txn::Damage;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The stored low fence has at most the page size divided by this number: it is needed only for the common prefix.
 const LOW_PART: usize = 16;
@@ -135,12 +136,15 @@ pub struct PageWriter<'b> {
     header: SlottedHeader,
     heap_start: usize,
     count: usize,
+    /// Whether the free bytes are zeros already.
+    is_blank: bool,
 }
 
 fn too_small() -> Damage {
     Damage("its cells do not fit the page".into())
 }
 
+#[inline]
 fn number(value: usize) -> Result<u16, Damage> {
     u16::try_from(value).map_err(|_| too_small())
 }
@@ -157,10 +161,7 @@ impl<'b> PageWriter<'b> {
         if slots_at(frame.high.len(), low.len()) > page_bytes {
             return Err(too_small());
         }
-        let (high_end, low_end) = (FENCES_AT + frame.high.len(), FENCES_AT + frame.high.len() + low.len());
-        bytes[FENCES_AT..high_end].copy_from_slice(&frame.high);
-        bytes[high_end..low_end].copy_from_slice(low);
-        bytes[low_end..slots_at(frame.high.len(), low.len())].fill(0);
+        store_fences(bytes, &frame.high, low);
         let header = SlottedHeader {
             left: frame.left.into(),
             right: frame.right.into(),
@@ -171,7 +172,7 @@ impl<'b> PageWriter<'b> {
             high_bytes: number(frame.high.len())?.into(),
             ..SlottedHeader::default()
         };
-        Ok(PageWriter { bytes, header, heap_start: page_bytes, count: 0 })
+        Ok(PageWriter { bytes, header, heap_start: page_bytes, count: 0, is_blank: false })
     }
 
     /// Appends a cell.
@@ -220,8 +221,10 @@ impl<'b> PageWriter<'b> {
     /// # Errors
     /// Does not fail if the cells fitted on the page.
     pub fn finish(mut self) -> Result<(), Damage> {
-        let slots_end = self.header.slots_at() + SLOT_BYTES * self.count;
-        self.bytes[slots_end..self.heap_start].fill(0);
+        if !self.is_blank {
+            let slots_end = self.header.slots_at() + SLOT_BYTES * self.count;
+            self.bytes[slots_end..self.heap_start].fill(0);
+        }
         self.header.slot_count = number(self.count)?.into();
         self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
         self.bytes[HEADER_AT..FENCES_AT].copy_from_slice(self.header.as_bytes());
@@ -250,9 +253,10 @@ pub fn make_new<'b>(
     level: u8,
     frame: &Frame,
 ) -> Result<PageWriter<'b>, Damage> {
+    let is_blank = page_header::is_blank(page);
     let bytes = page.fresh();
     page_header::make_new(&mut bytes[..HEADER_AT], file, number, PageKind::Btree as u8, level);
-    PageWriter::begin(bytes, frame)
+    Ok(PageWriter { is_blank, ..PageWriter::begin(bytes, frame)? })
 }
 
 /// Rewrites a page with another frame. `edit` passes the wanted form of each cell to the writer.
@@ -276,7 +280,69 @@ pub fn rebuild(
     writer.finish()
 }
 
-/// Rewrites a page without its garbage.
+/// Gives a page that keeps all its cells another frame with the same low fence. Where the fences now share more bytes,
+/// the keys lose these bytes, which become garbage: the cells stay in their places. Gives the page as many free bytes as
+/// [`rebuild`] does, which writes the page if the slots have no room behind the new fences, or if it is no leaf.
+///
+/// # Errors
+/// The page is no B-tree page, its cells contradict its header, or the result does not fit.
+pub fn close(page: &mut PageMut<'_, '_>, frame: &Frame) -> Result<(), Damage> {
+    let damaged = || Damage("its slots lead outside the heap".into());
+    let node = Node::over_records(page.bytes()).ok_or_else(|| Damage("it holds no records in key order".into()))?;
+    let (mut header, count) = (*node.header(), node.count());
+    let prefix = common_prefix(&frame.low, &frame.high);
+    let (old_at, new_at) = (header.slots_at(), slots_at(frame.high.len(), frame.low.len()));
+    let heap_start = header.heap_start.get() as usize;
+    let cut = prefix.checked_sub(usize::from(header.prefix_bytes.get()));
+    let (Some(cut), true, true) = (cut, node.is_leaf(), old_at <= new_at && new_at + SLOT_BYTES * count <= heap_start)
+    else {
+        return rebuild(page, frame, |_, cell, writer| writer.push(cell));
+    };
+    let shared = match count.checked_sub(1) {
+        None => 0,
+        Some(last) => common_prefix(node.key(0).suffix, node.key(last).suffix).saturating_sub(cut),
+    };
+    let skip = worth_skipping(shared);
+    let garbage = header.garbage_bytes.get().checked_add(u32::try_from(cut * count).map_err(|_| too_small())?);
+    header.left = frame.left.into();
+    header.right = frame.right.into();
+    header.flags = frame.flags.into();
+    header.unlinked = frame.unlinked.into();
+    header.prefix_bytes = number(prefix)?.into();
+    header.high_bytes = number(frame.high.len())?.into();
+    header.skip_bytes = number(skip)?.into();
+    header.garbage_bytes = garbage.ok_or_else(damaged)?.into();
+    let length = page.bytes().len();
+    let bytes = page.range(0..length);
+    // The last slot first: each slot moves up, to a place that no slot needs any more.
+    for index in (0..count).rev() {
+        let slot = Slot::read_from_bytes(&bytes[old_at + SLOT_BYTES * index..][..SLOT_BYTES]);
+        let mut slot = slot.map_err(|_| damaged())?;
+        let (at, key_bytes) = (usize::from(slot.offset.get()), usize::from(slot.key_bytes.get()));
+        let cell = bytes.get_mut(at..at + LEAF_CELL_HEAD + key_bytes).ok_or_else(damaged)?;
+        let suffix_bytes = key_bytes.checked_sub(cut).ok_or_else(damaged)?;
+        let head = *cell.first_chunk::<LEAF_CELL_HEAD>().ok_or_else(damaged)?;
+        cell[cut..cut + LEAF_CELL_HEAD].copy_from_slice(&head);
+        let suffix = &cell[LEAF_CELL_HEAD + cut..];
+        slot.head = head_of(suffix.get(skip..).unwrap_or_default()).into();
+        slot.offset = number(at + cut)?.into();
+        slot.key_bytes = number(suffix_bytes)?.into();
+        bytes[new_at + SLOT_BYTES * index..][..SLOT_BYTES].copy_from_slice(slot.as_bytes());
+    }
+    store_fences(bytes, &frame.high, &frame.low);
+    bytes[HEADER_AT..FENCES_AT].copy_from_slice(header.as_bytes());
+    Ok(())
+}
+
+/// Stores the fences, and zeros up to the slots.
+fn store_fences(bytes: &mut [u8], high: &[u8], low: &[u8]) {
+    let (high_end, low_end) = (FENCES_AT + high.len(), FENCES_AT + high.len() + low.len());
+    bytes[FENCES_AT..high_end].copy_from_slice(high);
+    bytes[high_end..low_end].copy_from_slice(low);
+    bytes[low_end..slots_at(high.len(), low.len())].fill(0);
+}
+
+/// Writes a page again without its garbage.
 ///
 /// # Errors
 /// The page is no B-tree page.

@@ -162,8 +162,10 @@ impl<'p> RecnoPage<'p> {
 
 /// Makes a new recno page without used slots.
 pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), record_bytes: u32) {
+    let is_blank = page_header::is_blank(page);
     let bytes = page.fresh();
-    page_header::make_new(bytes, file, number, PageKind::Recno as u8, 0);
+    let to_clear = if is_blank { &mut bytes[..HEADER_AT] } else { &mut *bytes };
+    page_header::make_new(to_clear, file, number, PageKind::Recno as u8, 0);
     let header = RecnoHeader { record_bytes: record_bytes.into(), ..RecnoHeader::default() };
     bytes[HEADER_AT..SLOTS_AT].copy_from_slice(header.as_bytes());
 }

@@ -151,7 +151,7 @@ fn head_of_short(key: &[u8], at: usize) -> u32 {
 
 /// Whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
 #[inline]
-fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
+pub fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (key.first_chunk::<8>(), bound.first_chunk::<8>()) {
         if a != b {
             return u64::from_be_bytes(*a) > u64::from_be_bytes(*b);
@@ -395,6 +395,15 @@ impl<'p> Slotted<'p> {
         }
         let rest = key.get(prefix + skip..).unwrap_or_default();
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
+    }
+
+    /// Whether a search key, which begins with the common prefix, is above all keys of the page. False is not certain.
+    #[inline]
+    pub fn is_above_all(&self, key: &[u8], cell_head: usize) -> bool {
+        let Some(last) = self.slots.last() else { return true };
+        let (prefix, skip) = (usize::from(self.header.prefix_bytes.get()), usize::from(self.header.skip_bytes.get()));
+        last.head.get() < head_at(key, prefix + skip)
+            && (skip == 0 || self.compare_skipped(key, (prefix, skip), last, cell_head) == Ordering::Equal)
     }
 
     /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to
