@@ -3,8 +3,7 @@
 //! The buffer manager knows only these bytes of a page. The byte table is docs/formats/page.md.
 //!
 //! Invariants
-//! 1. In memory the checksum field is zero; it is filled in the private copy that is written to the disk (PROTOCOLS
-//!   L8).
+//! 1. In memory the checksum field is zero; it is filled in the private copy that is written to the disk (PROTOCOLS L8).
 //! 2. The checksum covers the page's own number and file, so a page at the offset of another page is noticed.
 //! 3. A page that is all zeros was never written: it is legal and has LSN 0 (PROTOCOLS F3).
 
