@@ -41,7 +41,7 @@ fn crash(env: &Env, to: &Path) {
 
 fn assert_away(env: &Env, name: &str) {
     let told = env.btree(name).expect_err("the database cannot be opened");
-    assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
+    assert!(matches!(&told, Error::FileMissing { name: away, .. } if away == name), "{told:?}");
     assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
     assert!(env.verify(name).is_err(), "`verify` must report the missing file");
 }

@@ -1,10 +1,10 @@
 //! A limit of one process must not stop other processes.
 
-use libtp_tests::limited_process::others_go_on_beside_a_limited_process;
+use libtp_tests::limited_process::others_continue_while_a_process_is_limited;
 
 #[test]
 fn a_limit_of_one_process_is_not_a_failure_of_the_disk() {
     for seed in 1..=5 {
-        others_go_on_beside_a_limited_process(seed).unwrap();
+        others_continue_while_a_process_is_limited(seed).unwrap();
     }
 }

@@ -14,12 +14,12 @@ use libtp_tests::damage::{self, Damage, DamagedImage, PATIENTS};
 use libtp_tests::dead_leader::a_dead_leaders_writes_are_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::found_tail::a_found_tail_is_written_again;
-use libtp_tests::limited_process::others_go_on_beside_a_limited_process;
+use libtp_tests::limited_process::others_continue_while_a_process_is_limited;
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
 use libtp_tests::planted::{self, Catcher, Suite};
 use libtp_tests::sizes;
 use libtp_tests::sources::names_after;
-use libtp_tests::stale_log::stale_records_stay_dead;
+use libtp_tests::stale_log::stale_records_stay_out_of_the_log;
 use libtp_tests::stopped_writer::a_checkpoint_passes_no_page_in_flight;
 use libtp_tests::threads::on_all_threads;
 use libtp_tests::trial;
@@ -95,12 +95,12 @@ fn one_bug_in_a_process_of_its_own() {
         let noticed = match catcher.as_str() {
             "FailingCalls" => failing_calls(seed, &watchdog),
             "Damage" => damages(seed, &watchdog),
-            "StaleLog" => caught(|| stale_records_stay_dead(seed)),
+            "StaleLog" => caught(|| stale_records_stay_out_of_the_log(seed)),
             "FoundTail" => caught(|| a_found_tail_is_written_again(seed)),
             "LogEnds" => log_ends(seed, &watchdog),
             "CountedRanges" => caught(|| a_counted_range_stays_unchanged(seed)),
             "DeadLeader" => caught(|| a_dead_leaders_writes_are_written_again(seed)),
-            "LimitedProcess" => caught(|| others_go_on_beside_a_limited_process(seed)),
+            "LimitedProcess" => caught(|| others_continue_while_a_process_is_limited(seed)),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),
         };

@@ -70,7 +70,7 @@ impl Member {
     }
 
     /// Waits for at most `limit` until the process stops at a failpoint; returns whether it stopped.
-    pub fn stands_within(&mut self, limit: Duration) -> bool {
+    pub fn stops_within(&mut self, limit: Duration) -> bool {
         self.has_within(limit, "stopped ", 1)
     }
 

@@ -35,7 +35,7 @@ pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) ->
     victim.leaves(&what);
     assert!(victim.death().is_none(), "process {} died {what}", victim.number);
     town.record_death(&mut victim, point);
-    town.all_are_buried(&what);
+    town.wait_for_repairs(&what);
     town.go_on(&what);
     // If the victim reached the failpoint just before the second order, it has panicked twice.
     let is_twice = victim.panics_within(PATIENCE / 10, 2);
@@ -44,7 +44,7 @@ pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) ->
     if is_twice {
         // After a second panic the region is given up and rebuilt, which
         // `a_repeated_panic_breaks_the_region_and_then_reaches_the_caller` tests.
-        town.means_a_rebuild();
+        town.expect_rebuild();
     }
     town.audit(&what);
     is_hit
@@ -101,7 +101,7 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
         assert_eq!(managers.region.is_broken(), is_end, "{what}");
         drop(managers);
         if is_end {
-            town.means_a_rebuild();
+            town.expect_rebuild();
         }
         // This process must also work in the new memory.
         town.audit(&what);
@@ -113,7 +113,7 @@ fn a_repeated_panic_breaks_the_region_and_then_reaches_the_caller() {
     let what = "after the third panic";
     assert!(!town.observe().managers().region.is_broken(), "the memory was given up {what}");
     town.record_death(&mut victim, OFTEN);
-    town.all_are_buried(what);
+    town.wait_for_repairs(what);
     town.go_on(what);
     town.close(what);
 }

@@ -24,7 +24,7 @@ fn dies_once(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> b
     for one in &mut town.crew[..2] {
         one.arm(&format!("{}@1", point.name));
     }
-    town.means_a_rebuild();
+    town.expect_rebuild();
     town.observe().managers().processes.declare_broken();
     let start = Instant::now();
     while start.elapsed() < PATIENCE && !town.crew[..2].iter_mut().any(Member::has_ended) {

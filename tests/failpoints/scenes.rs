@@ -139,11 +139,11 @@ fn play(town: &mut Scenario, point: &Failpoint, random: &mut Random, figures: &m
 pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bool {
     let stop = |hit: u64| format!("{point}@{hit}!stop");
     let mut victim = town.launch(&Role::Victim(point.into()), &stop(any_hit(random)));
-    if !victim.stands_within(PATIENCE) {
+    if !victim.stops_within(PATIENCE) {
         victim.order(&format!("arm {}", stop(1)));
     }
-    let is_hit = victim.stands_within(ANY_TIME);
-    town.means_a_rebuild();
+    let is_hit = victim.stops_within(ANY_TIME);
+    town.expect_rebuild();
     town.observe().managers().processes.declare_broken();
     // If the victim is writing to a file, the others must wait for it; otherwise they continue.
     let others = town.crew.iter_mut().map(|member| {
@@ -221,7 +221,7 @@ fn dies_and_is_repaired(town: &mut Scenario, mut victim: Member, point: &str, fi
 /// Records a process that has ended, and checks its repair; returns whether it died at a failpoint.
 fn record_and_check(town: &mut Scenario, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
-    let burial = death.as_ref().map(|death| town.watch_burial(death));
+    let burial = death.as_ref().map(|death| town.watch_repair(death));
     town.record_death(dead, death.as_ref().map_or("", |death| &death.point));
     if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;

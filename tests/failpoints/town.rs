@@ -90,7 +90,7 @@ impl Scenario {
     }
 
     /// Notes that the shared memory may be rebuilt before the next audit.
-    pub fn means_a_rebuild(&mut self) {
+    pub fn expect_rebuild(&mut self) {
         self.is_rebuild_expected = true;
     }
 
@@ -218,7 +218,7 @@ impl Scenario {
     }
 
     /// Waits in a thread until no session is dead any more, and measures the time since the death.
-    pub fn watch_burial(&mut self, death: &Death) -> RepairWatch {
+    pub fn watch_repair(&mut self, death: &Death) -> RepairWatch {
         let (managers, at) = (self.observe().managers(), death.at);
         let watch = move || {
             let start = Instant::now();
@@ -247,7 +247,7 @@ impl Scenario {
 
     /// Waits until no session is dead any more.
     #[track_caller]
-    pub fn all_are_buried(&mut self, what: &str) {
+    pub fn wait_for_repairs(&mut self, what: &str) {
         let managers = self.observe().managers();
         let start = Instant::now();
         while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
@@ -259,7 +259,7 @@ impl Scenario {
         }
     }
 
-    /// Waits for the result of [`Scenario::watch_burial`], and returns the time from the death to the end of the
+    /// Waits for the result of [`Scenario::watch_repair`], and returns the time from the death to the end of the
     /// repair. Returns `None` if a rebuild was expected and came first.
     #[track_caller]
     pub fn bury(&mut self, death: &Death, burial: RepairWatch) -> Option<Duration> {

@@ -19,7 +19,7 @@ const EBADF: i32 = 9;
 ///
 /// # Errors
 /// The other process was stopped, an acknowledged commit is lost, or a step failed.
-pub fn others_go_on_beside_a_limited_process(seed: u64) -> Result<(), String> {
+pub fn others_continue_while_a_process_is_limited(seed: u64) -> Result<(), String> {
     [".tp", "libtp.double"].into_iter().try_for_each(|part| others_write_pages(seed, part))?;
     others_commit(seed)
 }

@@ -82,14 +82,14 @@ pub struct Planted {
     pub judge: Judge,
     /// Whether the bug is tried only if there is time, and may stay unnoticed in a run: it shows only if other sessions
     /// act at the right moment.
-    pub is_seldom: bool,
+    pub shows_seldom: bool,
     /// A seed that has shown the bug; the test tries this seed before the seeds of the day.
     pub known_seed: Option<u64>,
 }
 
 impl Planted {
     const fn new(suite: Suite, name: &'static str, judge: Judge) -> Planted {
-        Planted { name, suite, judge, is_seldom: false, known_seed: None }
+        Planted { name, suite, judge, shows_seldom: false, known_seed: None }
     }
 
     const fn seen_at(mut self, seed: u64) -> Planted {
@@ -111,7 +111,7 @@ const fn case(suite: Suite, name: &'static str, of: &'static str) -> Planted {
 }
 
 const fn seldom(mut bug: Planted) -> Planted {
-    bug.is_seldom = true;
+    bug.shows_seldom = true;
     bug
 }
 

@@ -16,7 +16,7 @@ const TORN_BODY: usize = 6000;
 ///
 /// # Errors
 /// A record from before the first crash came back, or a new record is missing.
-pub fn stale_records_stay_dead(seed: u64) -> Result<(), String> {
+pub fn stale_records_stay_out_of_the_log(seed: u64) -> Result<(), String> {
     let disk = SimDisk::new(seed);
     let life = Life::begin(&disk)?;
     life.append(b"kept")?;

@@ -66,7 +66,7 @@ pub fn all_noticed(suite: Suite, entry: &str) {
     let has_time = sizes::number("LIBTP_TEST_SELDOM", 0) != 0;
     let is_tried = |bug: &&Planted| match &chosen {
         Some(name) => name == bug.name,
-        None => has_time || !bug.is_seldom,
+        None => has_time || !bug.shows_seldom,
     };
     let has_test = |bug: &&Planted| !entry.is_empty() || matches!(bug.judge, Judge::Case(_));
     let bugs: Vec<_> = planted::of(suite).into_iter().filter(has_test).filter(is_tried).collect();
@@ -80,7 +80,7 @@ pub fn all_noticed(suite: Suite, entry: &str) {
             _ => (entry, 1),
         };
         let noticed = (0..tries).find_map(|number| try_one(bug, test, number));
-        let not = if bug.is_seldom { "not noticed this time" } else { "NOT NOTICED" };
+        let not = if bug.shows_seldom { "not noticed this time" } else { "NOT NOTICED" };
         println!("{} ({} s): {}", bug.name, start.elapsed().as_secs(), noticed.as_deref().unwrap_or(not));
         (*bug, noticed)
     });
@@ -90,9 +90,9 @@ pub fn all_noticed(suite: Suite, entry: &str) {
         "figures: {} of {} planted bugs noticed, {at_first} of them at the first seed; {} of the others show seldom",
         noticed.len(),
         tried.len(),
-        tried.iter().filter(|(bug, noticed)| noticed.is_none() && bug.is_seldom).count()
+        tried.iter().filter(|(bug, noticed)| noticed.is_none() && bug.shows_seldom).count()
     );
-    let escaped = tried.iter().filter(|(bug, noticed)| noticed.is_none() && !bug.is_seldom);
+    let escaped = tried.iter().filter(|(bug, noticed)| noticed.is_none() && !bug.shows_seldom);
     let escaped: Vec<&str> = escaped.map(|(bug, _)| bug.name).collect();
     assert!(escaped.is_empty(), "no test noticed {escaped:?}");
 }

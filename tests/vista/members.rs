@@ -137,7 +137,7 @@ fn a_segment_whose_outcome_is_left_to_the_log_is_closed_to_wild_stores() {
     member.begin(1, Holder { handle: 1, process: 1 }).unwrap();
     member.set_range(0, 8).unwrap().fill(1);
     assert_eq!(rights(address), "rw-s");
-    member.leave_to_judge();
+    member.leave_to_log();
     assert_eq!(rights(address), "r--s", "the segment is closed to stores");
     // The segment can be used again once the outcome is settled.
     member.settle(&Nothing).unwrap();

@@ -95,7 +95,7 @@ fn opens() {
 /// The entry of a child that opens the environment without its shared memory. In an ordinary test run this test does
 /// nothing.
 #[test]
-fn opens_by_the_files() {
+fn opens_without_memory() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         Env::builder().keep(Keep::Files).open(Path::new(&directory)).unwrap();
     }
@@ -167,11 +167,11 @@ fn lost_memory_is_reported() {
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
     refused_without_memory(directory.path());
-    assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
+    assert_eq!(opened_without_memory(directory.path()), (How::Restarted, true));
     assert!(!apples(directory.path()).1, "the loss is reported once");
 }
 
-pub fn opened_by_the_files(directory: &Path) -> (How, bool) {
+pub fn opened_without_memory(directory: &Path) -> (How, bool) {
     let env = Env::builder().keep(Keep::Files).open(directory).unwrap();
     (env.opened().how, env.opened().lost)
 }
@@ -210,7 +210,7 @@ fn a_process_without_lasting_memory_changes_nothing() {
     let refused = Env::builder().keep(Keep::Files).open(directory.path()).err().unwrap();
     assert!(matches!(refused, Error::NotLasting { .. }), "{refused}");
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
-    assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
+    assert_eq!(opened_without_memory(directory.path()), (How::Restarted, true));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use libtp::How;
 use libtp_tests::failpoints::{self, Scene};
 use libtp_tests::process::{Process, FAILPOINT};
 
-use crate::basics::{apples, found, killed, opened_by_the_files, region_of, start_machine_again, DIRECTORY};
+use crate::basics::{apples, found, killed, opened_without_memory, region_of, start_machine_again, DIRECTORY};
 
 /// Failpoints of a warm start outside of the scene `Warm`. Some are seldom reached.
 const ON_THE_WAY: [&str; 8] = [
@@ -62,7 +62,7 @@ fn a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process
         found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
         killed(directory.path());
         std::fs::remove_file(region_of(directory.path())).unwrap();
-        assert!(dies(directory.path(), "basics::opens_by_the_files", name), "no process reached {name}");
+        assert!(dies(directory.path(), "basics::opens_without_memory", name), "no process reached {name}");
         assert!(apples(directory.path()).1, "{name}: the loss was not reported");
         assert!(!apples(directory.path()).1, "{name}: the loss is reported once");
     }
@@ -76,5 +76,5 @@ fn commits_after_an_interrupted_close_are_not_forgotten() {
     // The next process finds the memory in good order, and acknowledges more commits from it.
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
-    assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));
+    assert_eq!(opened_without_memory(directory.path()), (How::Restarted, true));
 }

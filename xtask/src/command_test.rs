@@ -9,7 +9,7 @@ use crate::litter::Litter;
 use crate::outcome::{table, Counts, Outcome};
 use crate::programs::{self, Profile, Program};
 use crate::suites::{Build, Suite, FUZZ, LAB, SUITES, WATCHERS};
-use crate::workspace::{cargo, cargo_behind_others, Workspace};
+use crate::workspace::{cargo, niced_cargo, Workspace};
 use crate::{child, fuzz, lab, libtest, sanitizers, setup, testing_page, tidy};
 use std::fs;
 use std::io;
@@ -376,23 +376,23 @@ fn clippy(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
         "clippy",
         workspace,
         // All libraries that users build are dependencies of these two packages.
-        cargo_behind_others().args(["clippy", "--package", "libtp-capi", "--package", "libtp-cli"]).args(DENY),
+        niced_cargo().args(["clippy", "--package", "libtp-capi", "--package", "libtp-cli"]).args(DENY),
     )?;
-    let mut everything = cargo_behind_others();
+    let mut everything = niced_cargo();
     everything.args(["clippy", "--workspace", "--all-targets"]).args(programs::features(workspace, has_peers(peers)));
     counts += check("clippy", workspace, everything.args(DENY))?;
     Ok(counts)
 }
 
 fn docs(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
-    let mut command = cargo_behind_others();
+    let mut command = niced_cargo();
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
     command.args(UNDOCUMENTED.iter().flat_map(|package| ["--exclude", package]));
     check("docs", workspace, &mut command)
 }
 
 fn doc_tests(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
-    let mut command = cargo_behind_others();
+    let mut command = niced_cargo();
     command.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
     // With these features the libraries are built already.
     command.args(programs::features(workspace, has_peers(peers)));

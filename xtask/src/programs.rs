@@ -2,7 +2,7 @@
 
 use crate::child;
 use crate::suites::{Build, Suite, SUITES};
-use crate::workspace::{behind_others, cargo_behind_others, Workspace};
+use crate::workspace::{niced, niced_cargo, Workspace};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
@@ -57,7 +57,7 @@ pub fn features(workspace: &Workspace, has_peers: bool) -> Vec<String> {
 /// # Errors
 /// When cargo cannot be started. Returns `None` if the build fails.
 pub fn build_all(workspace: &Workspace, has_peers: bool, logs: &Path) -> io::Result<Option<Vec<Program>>> {
-    let mut command = cargo_behind_others();
+    let mut command = niced_cargo();
     command.args(["test", "--workspace", "--lib", "--bins", "--tests"]).args(features(workspace, has_peers));
     build("build", &mut command, Profile::Dev, logs)
 }
@@ -77,7 +77,7 @@ pub fn build_suites(
     // the library again.
     let packages: BTreeSet<&str> = SUITES.iter().filter(is_built).map(|suite| suite.package).collect();
     let targets: BTreeSet<&str> = suites.iter().copied().filter(is_built).map(|suite| suite.target).collect();
-    let mut command = cargo_behind_others();
+    let mut command = niced_cargo();
     command.arg("test");
     command.args(packages.iter().flat_map(|package| ["--package", package]));
     command.args(targets.iter().flat_map(|target| ["--test", target]));
@@ -148,7 +148,7 @@ impl Program {
 
     /// Returns a command that runs this program, at normal or at lower priority.
     pub fn command(&self, is_first: bool) -> Command {
-        let mut command = if is_first { Command::new(&self.path) } else { behind_others(&self.path) };
+        let mut command = if is_first { Command::new(&self.path) } else { niced(&self.path) };
         // Cargo sets the same directory and variable for the test programs that it runs.
         command.current_dir(&self.home).env("CARGO_MANIFEST_DIR", &self.home);
         command

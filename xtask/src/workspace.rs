@@ -113,8 +113,8 @@ pub fn cargo() -> Command {
 }
 
 /// Returns cargo's command at lower priority.
-pub fn cargo_behind_others() -> Command {
-    behind_others(cargos_path())
+pub fn niced_cargo() -> Command {
+    niced(cargos_path())
 }
 
 fn cargos_path() -> OsString {
@@ -124,7 +124,7 @@ fn cargos_path() -> OsString {
 /// Returns a command at lower priority, for programs that compute. They run in parallel with programs whose processes
 /// pass control to each other at every step. At equal priority, these processes would wait for a time slice at each
 /// step.
-pub fn behind_others(program: impl AsRef<OsStr>) -> Command {
+pub fn niced(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "10"]).arg(program);
     command

@@ -134,8 +134,8 @@ int bank_load(struct bank *bank, int which, uint32_t first, uint32_t count, uint
 		return ret;
 	for (i = 0; i < count; i++) {
 		put_key(id, first + i);
-		bdb_use(&key, id, KEY_BYTES);
-		bdb_use(&data, records + (size_t)i * RECORD_BYTES, RECORD_BYTES);
+		bdb_dbt_usermem(&key, id, KEY_BYTES);
+		bdb_dbt_usermem(&data, records + (size_t)i * RECORD_BYTES, RECORD_BYTES);
 		if ((ret = db->put(db, txn, &key, &data, DB_NOOVERWRITE)) != 0) {
 			txn->abort(txn);
 			return bdb_answer(ret);
@@ -154,12 +154,12 @@ static int change(DB *db, DB_TXN *txn, uint32_t id, int64_t amount, int64_t *bal
 	if ((ret = db->cursor(db, txn, &cursor, 0)) != 0)
 		return ret;
 	put_key(id_bytes, id);
-	bdb_use(&key, id_bytes, KEY_BYTES);
-	bdb_use(&data, record, RECORD_BYTES);
+	bdb_dbt_usermem(&key, id_bytes, KEY_BYTES);
+	bdb_dbt_usermem(&data, record, RECORD_BYTES);
 	if ((ret = cursor->get(cursor, &key, &data, DB_SET | DB_RMW)) == 0) {
 		*balance = balance_of(record) + amount;
 		memcpy(record + BALANCE_AT, balance, sizeof *balance);
-		bdb_use(&data, record, RECORD_BYTES);
+		bdb_dbt_usermem(&data, record, RECORD_BYTES);
 		ret = cursor->put(cursor, &key, &data, DB_CURRENT);
 	}
 	closed = cursor->close(cursor);
@@ -185,8 +185,8 @@ int bank_transfer(struct bank *bank, const uint32_t *ids, int64_t amount, uint8_
 		goto failed;
 	if ((ret = change(bank->table[2], txn, ids[2], amount, &other)) != 0)
 		goto failed;
-	bdb_use(&key, &number, sizeof number);
-	bdb_use(&data, history, HISTORY_BYTES);
+	bdb_dbt_usermem(&key, &number, sizeof number);
+	bdb_dbt_usermem(&data, history, HISTORY_BYTES);
 	if ((ret = db->put(db, txn, &key, &data, DB_APPEND)) != 0)
 		goto failed;
 	return bdb_answer(txn->commit(txn, 0));
@@ -208,8 +208,8 @@ int bank_read(struct bank *bank, const uint32_t *ids, int64_t *sum)
 		return bdb_answer(ret);
 	for (i = 0; i < HISTORY; i++) {
 		put_key(id, ids[i]);
-		bdb_use(&key, id, KEY_BYTES);
-		bdb_use(&data, record, RECORD_BYTES);
+		bdb_dbt_usermem(&key, id, KEY_BYTES);
+		bdb_dbt_usermem(&data, record, RECORD_BYTES);
 		if ((ret = bank->table[i]->get(bank->table[i], txn, &key, &data, 0)) != 0) {
 			txn->abort(txn);
 			return bdb_answer(ret);
@@ -234,10 +234,10 @@ int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32
 	int ret;
 
 	if (which == HISTORY)
-		bdb_use(&key, &number, sizeof number);
+		bdb_dbt_usermem(&key, &number, sizeof number);
 	else
-		bdb_use(&key, id_bytes, KEY_BYTES);
-	bdb_use(&data, record, RECORD_BYTES);
+		bdb_dbt_usermem(&key, id_bytes, KEY_BYTES);
+	bdb_dbt_usermem(&data, record, RECORD_BYTES);
 	ret = cursor->get(cursor, &key, &data, DB_NEXT);
 	if (ret != 0)
 		return bdb_answer(ret);

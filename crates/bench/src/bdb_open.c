@@ -69,7 +69,7 @@ const char *bdb_error(int ret)
 	return db_strerror(ret);
 }
 
-void bdb_use(DBT *dbt, void *bytes, uint32_t size)
+void bdb_dbt_usermem(DBT *dbt, void *bytes, uint32_t size)
 {
 	memset(dbt, 0, sizeof *dbt);
 	dbt->data = bytes;

@@ -34,6 +34,6 @@ int bdb_answer(int ret);
 const char *bdb_error(int ret);
 
 /* Makes `dbt` refer to `size` bytes of the caller's memory (DB_DBT_USERMEM), as handles with DB_THREAD demand. */
-void bdb_use(DBT *dbt, void *bytes, uint32_t size);
+void bdb_dbt_usermem(DBT *dbt, void *bytes, uint32_t size);
 
 #endif

@@ -108,7 +108,7 @@ static int put_all(struct bdb_tables *tables, DB_TXN *txn, const struct pairs *p
 
 	memset(&unused, 0, sizeof unused);
 	while (i < pairs->count) {
-		bdb_use(&buffer, tables->buffer, BUFFER_BYTES);
+		bdb_dbt_usermem(&buffer, tables->buffer, BUFFER_BYTES);
 		DB_MULTIPLE_WRITE_INIT(at, &buffer);
 		for (; i < pairs->count; i++) {
 			DB_MULTIPLE_KEY_WRITE_NEXT(at, &buffer, key_of(pairs, i), key_bytes,
@@ -183,8 +183,8 @@ int bdb_reader_get(struct bdb_reader *reader, int table, const void *key_at, siz
 	int ret;
 
 	/* Berkeley DB does not write to the key. The cast is needed because a DBT is for results, too, and has no `const`. */
-	bdb_use(&key, (void *)key_at, (uint32_t)key_bytes);
-	bdb_use(&value, value_at, (uint32_t)room);
+	bdb_dbt_usermem(&key, (void *)key_at, (uint32_t)key_bytes);
+	bdb_dbt_usermem(&value, value_at, (uint32_t)room);
 	ret = db->get(db, reader->txn, &key, &value, 0);
 	*size = value.size;
 	return bdb_answer(ret);
@@ -202,7 +202,7 @@ static int few_more(struct bdb_reader *reader, int table, DBT *key, uint32_t whi
 	DBC *cursor = reader->cursor[table];
 	int ret;
 
-	bdb_use(&reader->few, reader->few_bytes, FEW_BYTES);
+	bdb_dbt_usermem(&reader->few, reader->few_bytes, FEW_BYTES);
 	if ((ret = cursor->get(cursor, key, &reader->few, which | DB_MULTIPLE_KEY)) != 0)
 		return bdb_answer(ret);
 	DB_MULTIPLE_INIT(reader->at, &reader->few);
@@ -222,7 +222,7 @@ int bdb_reader_next(struct bdb_reader *reader, int table, struct pair *pair)
 		DB_MULTIPLE_KEY_NEXT(reader->at, &reader->few, key_at, key_bytes, value_at, value_bytes);
 		if (reader->at != NULL)
 			break;
-		bdb_use(&key, room, sizeof room);
+		bdb_dbt_usermem(&key, room, sizeof room);
 		if ((ret = few_more(reader, table, &key, DB_NEXT)) != 0)
 			return ret;
 	}
@@ -242,7 +242,7 @@ int bdb_reader_first(struct bdb_reader *reader, int table, const void *key_at, s
 	if ((ret = cursor_of(reader, table)) != 0)
 		return bdb_answer(ret);
 	memcpy(room, key_at, key_bytes);
-	bdb_use(&key, room, sizeof room);
+	bdb_dbt_usermem(&key, room, sizeof room);
 	key.size = (uint32_t)key_bytes;
 	if ((ret = few_more(reader, table, &key, DB_SET_RANGE)) != 0)
 		return ret;
@@ -264,7 +264,7 @@ int bdb_reader_scan(struct bdb_reader *reader, int table, uint64_t *bytes)
 		return bdb_answer(ret);
 	/* Berkeley DB demands this key but does not use it: the buffer has the keys. */
 	memset(&key, 0, sizeof key);
-	bdb_use(&pairs, reader->tables->buffer, BUFFER_BYTES);
+	bdb_dbt_usermem(&pairs, reader->tables->buffer, BUFFER_BYTES);
 	while ((ret = cursor->get(cursor, &key, &pairs, DB_NEXT | DB_MULTIPLE_KEY)) == 0) {
 		DB_MULTIPLE_INIT(at, &pairs);
 		for (;;) {

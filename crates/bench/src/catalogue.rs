@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::cold::forget_files;
-    use crate::oo1::{ours, Glance, Graph, Seen, Way, INSERTED, TRAVERSED};
+    use crate::oo1::{ours, Graph, Seen, VisitedPart, Way, INSERTED, TRAVERSED};
     use crate::rows::{bytes_in, shuffled, sorted, Pair};
 
     const VALUE_BYTES: usize = crate::rows::VALUE_BYTES;
@@ -249,7 +249,7 @@ mod tests {
     const PARTS: u32 = 1000;
 
     /// Returns the count and the sum of the parts that a contender met in an operation.
-    fn seen_by(work: impl FnOnce(&mut dyn FnMut(Glance)) -> Result<()>) -> Result<Seen> {
+    fn seen_by(work: impl FnOnce(&mut dyn FnMut(VisitedPart)) -> Result<()>) -> Result<Seen> {
         let mut seen = Seen::default();
         work(&mut |part| seen.see(part))?;
         Ok(seen)

@@ -25,7 +25,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-pub use graph::{Connection, Glance, Graph, Part, Seen, CONNECTIONS, CONNECTION_BYTES, PART_BYTES};
+pub use graph::{Connection, Graph, Part, Seen, VisitedPart, CONNECTIONS, CONNECTION_BYTES, PART_BYTES};
 #[cfg(feature = "peers")]
 pub(crate) use keys::{arriving, leaving, neighbour};
 #[cfg(feature = "peers")]
@@ -81,14 +81,14 @@ pub trait Client {
     ///
     /// # Errors
     /// The engine's error; `Engine` if a part does not exist.
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()>;
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()>;
 
     /// Reads all parts within [`HOPS`] connections of `root` in one transaction. Reads a part as often as a path leads
     /// to it.
     ///
     /// # Errors
     /// The engine's error; `Engine` if a part does not exist.
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()>;
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()>;
 
     /// Inserts these parts and their connections in one transaction. Returns when the transaction is on disk.
     ///
@@ -111,6 +111,6 @@ pub fn ours() -> [(&'static str, OpenParts); 3] {
 }
 
 /// Returns the error for a part that must exist and is missing or damaged.
-pub(crate) fn not_there(engine: &'static str, id: u32) -> Error {
+pub(crate) fn missing_part(engine: &'static str, id: u32) -> Error {
     Error::engine(engine, "reading a part")(format!("part {id} is missing, or its record is too short"))
 }

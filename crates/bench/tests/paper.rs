@@ -248,9 +248,9 @@ fn latches_call_the_kernel_in_the_named_build_and_without_a_named_build_the_repo
         figure_5(&[("LIBTP_KERNEL_LATCHES", program.as_path()), ("TP", Path::new(env!("CARGO_BIN_EXE_tp-bench")))]);
     assert!(!report.contains("not measured:") && left.iter().flatten().count() == 3, "{report}");
     let asked = std::fs::read_to_string(directory.path().join("stand-in.asked")).unwrap();
-    let paying = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));
-    let mut paying: Vec<bool> = paying.collect();
+    let with_kernel_latches = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));
+    let mut with_kernel_latches: Vec<bool> = with_kernel_latches.collect();
     // On a busy machine, a slice without a commit is repeated with more time.
-    paying.dedup();
-    assert_eq!(paying, [false, true].repeat(3), "{asked}");
+    with_kernel_latches.dedup();
+    assert_eq!(with_kernel_latches, [false, true].repeat(3), "{asked}");
 }

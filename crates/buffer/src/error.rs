@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// The file of a database is missing or was replaced. The database was not dropped.
     #[error("the database `{name}` cannot be used: {what}. Nothing was made in its place, and other databases can be used. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
-    Away {
+    FileMissing {
         /// The database.
         name: String,
         /// What happened to the file.

@@ -278,7 +278,7 @@ impl BufferManager {
     /// [`Error::UnknownFile`] if it is not in the register; [`Error::Dropped`]; [`Error::Full`].
     pub fn admit(&self, session: &Session, id: FileId) -> Result<()> {
         match self.files.open_entered(session, id) {
-            Ok(_) | Err(Error::Away { .. }) => Ok(()),
+            Ok(_) | Err(Error::FileMissing { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -286,7 +286,7 @@ impl BufferManager {
     /// Checks that a database's file exists and has not been replaced.
     ///
     /// # Errors
-    /// [`Error::Away`], [`Error::UnknownFile`], [`Error::Dropped`] if it is not; [`Error::Full`], [`Error::Io`].
+    /// [`Error::FileMissing`], [`Error::UnknownFile`], [`Error::Dropped`] if it is not; [`Error::Full`], [`Error::Io`].
     pub fn check_place(&self, session: &Session, id: FileId) -> Result<()> {
         self.files.open_entered(session, id).map(|_| ())
     }

@@ -33,7 +33,7 @@ pub enum Home {
     /// The file exists.
     Here(Arc<dyn File>),
     /// The file is missing, or must not be used now: its images are kept.
-    Away,
+    FileMissing,
     /// The database was dropped: its images are not needed.
     Dropped,
 }
@@ -60,7 +60,7 @@ pub fn restore_torn(
     let mut is_removed = false;
     for (file, batch, name) in kept_images::kept(directory, environment)? {
         match home(file)? {
-            Home::Away => {
+            Home::FileMissing => {
                 restored.kept += 1;
                 continue;
             }
@@ -89,11 +89,11 @@ pub fn restore_torn(
     for file in files {
         match home(file)? {
             Home::Here(opened) => restored.mended += bring_home(&batch, file, &*opened)?,
-            Home::Away if !planted("buffer: double-write images of a missing file are dropped") => {
+            Home::FileMissing if !planted("buffer: double-write images of a missing file are dropped") => {
                 kept_images::keep(directory, environment, (file, sequence), &batch)?;
                 restored.kept += 1;
             }
-            Home::Away | Home::Dropped => {}
+            Home::FileMissing | Home::Dropped => {}
         }
     }
     double.mark_done(sequence)?;

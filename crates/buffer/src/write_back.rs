@@ -225,7 +225,7 @@ impl BufferManager {
     pub fn sync_files(&self) -> Result<()> {
         let files: Vec<FileId> = self.files.live().map(|info| info.id).collect();
         files.into_iter().try_for_each(|file| match self.sync_file(file) {
-            Err(Error::Away { .. }) => Ok(()),
+            Err(Error::FileMissing { .. }) => Ok(()),
             synced => synced,
         })
     }
@@ -259,7 +259,7 @@ impl BufferManager {
         match outcome {
             Ok(()) => Ok(count),
             // A file was moved away after the pages were claimed. They are dirty again, and other files are written.
-            Err(Fault::Again(error @ Error::Away { .. })) => {
+            Err(Fault::Again(error @ Error::FileMissing { .. })) => {
                 tracing::warn!(%error, "pages of a database stay in memory until its file is back");
                 Ok(0)
             }

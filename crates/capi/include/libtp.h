@@ -110,7 +110,7 @@ enum {
     TP_PANICKED = -31006,         /* a bug of the library, or damaged memory, undid this transaction: abort, and run it again */
     TP_SNAPSHOT_TOO_OLD = -31007, /* the snapshot needs log that is no longer kept: begin another snapshot */
     TP_OUTCOME_UNKNOWN = -31008,  /* the commit was written, but may be lost: check the data before you run it again */
-    TP_HALF_UNDONE = -31009,      /* a rollback to a savepoint failed, so the whole transaction was undone: run it again */
+    TP_ROLLBACK_FAILED = -31009,      /* a rollback to a savepoint failed, so the whole transaction was undone: run it again */
     TP_FULL = -31010,             /* a disk, a table or memory is full */
     TP_CORRUPT = -31011,          /* a file, a page or a log record is damaged */
     TP_FAILED = -31012,           /* a write to disk failed: reopen the environment, which accepts no change until then */
@@ -392,7 +392,7 @@ int tp_savepoint_keep(tp_txn *txn, uint64_t savepoint);
  * Undoes the changes since a savepoint, newest first, and ends this savepoint and all later savepoints. The transaction
  * continues and keeps all its locks. Joined memory is rolled back, too: to its state at the savepoint, or at the join
  * if the join came later. The memory stays joined, and the program must declare it again before stores. If this call
- * fails, the transaction can no longer commit: its commit returns TP_HALF_UNDONE.
+ * fails, the transaction can no longer commit: its commit returns TP_ROLLBACK_FAILED.
  */
 int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
 

@@ -40,7 +40,7 @@ codes! {
     TP_PANICKED = -31006, c"an internal error of the library, which undid this transaction; abort it and run it again";
     TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs log that is no longer kept; begin another snapshot";
     TP_OUTCOME_UNKNOWN = -31008, c"the commit record was written, and it is unknown whether the commit is kept; check the data before you run the transaction again";
-    TP_HALF_UNDONE = -31009, c"a rollback to a savepoint failed, so the whole transaction was undone; run it again";
+    TP_ROLLBACK_FAILED = -31009, c"a rollback to a savepoint failed, so the whole transaction was undone; run it again";
     TP_FULL = -31010, c"a disk, a table or memory is full; nothing was changed; tp_error says which";
     TP_CORRUPT = -31011, c"a file, a page or a log record is damaged; tp_error names it";
     TP_FAILED = -31012, c"a write to disk failed, so the environment accepts no more changes; close it in every process, and open it again";
@@ -147,13 +147,13 @@ impl From<Error> for Trouble {
             Error::Panicked { .. } => TP_PANICKED,
             Error::SnapshotTooOld(_) => TP_SNAPSHOT_TOO_OLD,
             Error::OutcomeUnknown { .. } => TP_OUTCOME_UNKNOWN,
-            Error::HalfUndone { .. } => TP_HALF_UNDONE,
+            Error::RollbackFailed { .. } => TP_ROLLBACK_FAILED,
             Error::Full { .. } => TP_FULL,
             Error::Corrupt(_) => TP_CORRUPT,
             Error::Failed(_) => TP_FAILED,
             Error::Length { .. } => TP_LENGTH,
             Error::NoDatabase { .. } => TP_NO_DATABASE,
-            Error::Database { .. } | Error::Away { .. } => TP_DATABASE,
+            Error::Database { .. } | Error::FileMissing { .. } => TP_DATABASE,
             Error::Environment { .. } => TP_ENVIRONMENT,
             Error::NotLasting { .. } => TP_NOT_LASTING,
             Error::Segment { .. } | Error::Memory(_) => TP_SEGMENT,
@@ -269,7 +269,7 @@ mod tests {
             Error::Panicked { what: "for a test".into() },
             Error::SnapshotTooOld("for a test".into()),
             Error::OutcomeUnknown { cause: "for a test".into() },
-            Error::HalfUndone { cause: "for a test".into() },
+            Error::RollbackFailed { cause: "for a test".into() },
             Error::Corrupt("for a test".into()),
             Error::Failed("for a test".into()),
             Error::Exists,

@@ -92,7 +92,7 @@ pub extern "C" fn tp_cursor_behind(
 ) -> c_int {
     c_call("tp_cursor_behind", || {
         let from = from.bytes("a key", from_size)?;
-        places::step(cursor, (key, value), |cursor| cursor.next_behind(from))
+        places::step(cursor, (key, value), |cursor| cursor.next_after(from))
     })
 }
 

@@ -434,7 +434,7 @@ impl Moves for libtp::Cursor<'_> {
             "last" => self.last(),
             "next" => self.next(),
             "prev" => self.prev(),
-            "behind" => self.next_behind(key.as_bytes()),
+            "behind" => self.next_after(key.as_bytes()),
             _ => self.seek(key.as_bytes()),
         };
         Ok(found?.map(|(key, value)| text(&key, &value)))

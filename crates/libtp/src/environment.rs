@@ -319,7 +319,7 @@ impl Env {
         if generation.number() == commit.generation {
             match self.0.wait_durable(&generation, commit.committed) {
                 Err(Error::Rebuilt) => {}
-                waited => return waited.map_err(Error::behind_a_commit),
+                waited => return waited.map_err(Error::after_commit_record),
             }
         }
         self.0.outcome_of(commit.generation, commit.committed.lsn)

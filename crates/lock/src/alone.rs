@@ -82,7 +82,7 @@ impl LockerSlot {
 
     /// Takes the newest request, which is thin and not held, off the stack.
     #[inline]
-    pub(crate) fn take_note_back(&self, request: &Request) {
+    pub(crate) fn pop_thin_request(&self, request: &Request) {
         before_store();
         failpoint("lock: thin, about to leave the stack");
         self.top.publish(request.own_prev.get());
@@ -92,7 +92,7 @@ impl LockerSlot {
     #[inline]
     pub(crate) fn drop_thin(&self, table: &Table, session: &Session, place: Place, request: &Request) {
         if self.top.get() == place {
-            self.take_note_back(request);
+            self.pop_thin_request(request);
         } else {
             let mut change = Change::open(session);
             failpoint("lock: thin, about to leave the middle of the stack");
@@ -128,7 +128,7 @@ impl LockManager {
         if is_taken && is_late {
             ask.slot.note_thin(ask, request, place);
         } else if !is_taken && !is_late {
-            ask.slot.take_note_back(request);
+            ask.slot.pop_thin_request(request);
             ask.slot.note_one_less();
         }
         is_taken

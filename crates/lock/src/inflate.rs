@@ -66,7 +66,7 @@ impl Table {
     #[inline(never)]
     fn inflate(&self, session: &Session, bucket: &Bucket, mixed: u64, seen: Thin) {
         let request = self.request(seen.place());
-        request.demand_whole();
+        request.assert_undamaged();
         assert!(same_word(request.mixed.get(), mixed), "a word of the lock table has the place of another word's lock");
         if request.state.get().is_thin() && !planted("lock: a marked word counts as inflated") {
             let mode = seen.mode().expect("a word with an owner has a mode");

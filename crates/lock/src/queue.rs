@@ -175,7 +175,7 @@ impl Table {
         let mut passed = 0;
         while let Some(place) = next.some() {
             let queue = Queue::new(self, place);
-            queue.head.demand_whole();
+            queue.head.assert_undamaged();
             if queue.head.is_for(name) {
                 return Ok(queue);
             }

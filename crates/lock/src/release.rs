@@ -68,7 +68,7 @@ impl LockManager {
 
     /// Releases the locker's locks whose names `choose` accepts, such as the records of a database that is now locked
     /// whole. Returns the number of released locks, not counting intent locks on databases, which become idle.
-    pub fn unlock_those(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
+    pub fn unlock_matching(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
         let slot = self.table.locker(locker.0);
         let chosen = slot.requests(&self.table).filter(|(_, request)| choose(request.lock_name()));
         let chosen: Vec<Place> = chosen.map(|(place, _)| place).collect();
@@ -117,7 +117,7 @@ impl LockManager {
         let is_thin = self.table.release_thin(request.mixed.get(), top);
         if is_thin {
             failpoint("lock: thin, released, still on the stack");
-            slot.take_note_back(request);
+            slot.pop_thin_request(request);
         }
         is_thin
     }
@@ -139,7 +139,7 @@ impl LockManager {
     #[inline(never)]
     fn release_latched(&self, session: &Session, slot: &LockerSlot, place: Place, granted: &mut Granted) {
         let request = self.table.request(place);
-        request.demand_whole();
+        request.assert_undamaged();
         let latched = self.table.latch(session, request.mixed.get());
         if !self.table.settle_for_release(request.mixed.get(), place, request) {
             slot.drop_thin(&self.table, session, place, request);

@@ -274,7 +274,7 @@ impl Request {
     /// # Panics
     /// If a wild store has damaged the request.
     #[inline]
-    pub(crate) fn demand_whole(&self) {
+    pub(crate) fn assert_undamaged(&self) {
         let mixed = self.mixed.get();
         let is_whole =
             mixed == self.lock_name().mixed() && self.check.get() == Request::checksum(mixed, self.locker.get());

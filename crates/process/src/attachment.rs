@@ -176,7 +176,7 @@ impl Attachments {
     }
 
     /// Returns whether the table was opened without attaching.
-    pub(crate) fn only_looks(&self) -> bool {
+    pub(crate) fn is_observer(&self) -> bool {
         self.own == AttachmentId::NONE
     }
 
@@ -328,7 +328,7 @@ impl Attachments {
 
     /// Releases the seat.
     pub(crate) fn give_back_seat(&self) {
-        if !self.process.is_current() || self.only_looks() {
+        if !self.process.is_current() || self.is_observer() {
             return;
         }
         if let Some(seats) = &self.seats {

@@ -24,7 +24,7 @@ pub enum Error {
     Seat(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The handle observes the environment without a seat, so it cannot have sessions.
     #[error("this handle was opened only to look at the other processes, and cannot read or change data. Nothing was changed; open the environment with `Env::open`")]
-    OnlyLooks,
+    ObserverOnly,
     /// The region has no process manager.
     #[error("the shared memory {path} has no table of processes: it was not made completely, or it does not belong to an environment. Nothing was changed; open the environment again")]
     NotInitialised {

@@ -19,10 +19,10 @@ impl ProcessManager {
     /// Makes the calling thread a session, which ends when the handle is dropped.
     ///
     /// # Errors
-    /// `Region` if the region cannot grow; `TooManySessions`; `OnlyLooks`.
+    /// `Region` if the region cannot grow; `TooManySessions`; `ObserverOnly`.
     pub fn join(&self) -> Result<Session> {
-        if self.only_looks() {
-            return Err(Error::OnlyLooks);
+        if self.is_observer() {
+            return Err(Error::ObserverOnly);
         }
         let id = loop {
             match self.take_free_slot() {

@@ -212,8 +212,8 @@ impl ProcessManager {
     }
 
     /// Returns whether this handle only observes the region ([`ProcessManager::look`]).
-    pub fn only_looks(&self) -> bool {
-        self.0.attachments.only_looks()
+    pub fn is_observer(&self) -> bool {
+        self.0.attachments.is_observer()
     }
 
     fn attach_with(region: &Region, settings: &Settings, seats: Option<Arc<dyn Seats>>) -> Result<ProcessManager> {

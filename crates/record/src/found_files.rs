@@ -62,7 +62,7 @@ pub(crate) fn copied(other: &FileInfo) -> String {
 /// Returns the files of all databases that are in the register and not dropped.
 ///
 /// # Errors
-/// [`libtp_buffer::Error::Away`] names a file that is missing or has been replaced. Other errors are those of
+/// [`libtp_buffer::Error::FileMissing`] names a file that is missing or has been replaced. Other errors are those of
 /// [`find_file`].
 pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
     let entries = registry.all()?;
@@ -70,7 +70,7 @@ pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment
 }
 
 fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &[u8; 16]) -> Result<FoundFile> {
-    let away = |what: &str| libtp_buffer::Error::Away { name: entry.name.clone(), what: what.into() };
+    let away = |what: &str| libtp_buffer::Error::FileMissing { name: entry.name.clone(), what: what.into() };
     // During a renaming the file may have the old or the new name.
     let has_new = directory.exists(&entry.file_name())?;
     let name = entry.was.as_ref().filter(|_| !has_new).unwrap_or(&entry.name);
@@ -96,7 +96,7 @@ pub fn entry_of(info: &FileInfo) -> RegistryEntry {
 pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Restored> {
     let restored = libtp_buffer::restore_torn(directory, *environment, &mut |id| {
         // A number without an entry may be a database whose entry is damaged and whose file is missing.
-        let Some(entry) = registry.entry(id)? else { return Ok(Home::Away) };
+        let Some(entry) = registry.entry(id)? else { return Ok(Home::FileMissing) };
         if entry.is_dropped {
             return Ok(Home::Dropped);
         }
@@ -106,7 +106,7 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
             Err(Error::Io(error)) if error.is_limit_of_process() => Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "images of torn pages are kept until their missing file is restored");
-                Ok(Home::Away)
+                Ok(Home::FileMissing)
             }
         }
     })?;
@@ -207,7 +207,7 @@ pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
             Some(entry) if entry.id == info.id => return Ok(()),
             Some(entry) => {
                 let what = format!("it is file number {}, and the database has number {}", info.id, entry.id);
-                return Err(libtp_buffer::Error::Away { name: info.name.clone(), what }.into());
+                return Err(libtp_buffer::Error::FileMissing { name: info.name.clone(), what }.into());
             }
             None => return Ok(()),
         },

@@ -179,7 +179,7 @@ impl<'a> Access<'a> {
         }
         change.txn.forget_entered();
         let is_part = |name: LockName| name.space == file && name.kind != lock_names::KIND_DATABASE;
-        change.managers.locks.unlock_those(self.pages.session(), change.txn.locker(), is_part);
+        change.managers.locks.unlock_matching(self.pages.session(), change.txn.locker(), is_part);
         Ok(true)
     }
 

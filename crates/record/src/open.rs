@@ -66,7 +66,7 @@ pub struct OpenSettings {
 pub fn after_restart(managers: &Managers, txn: &TxnSession) -> Result<()> {
     for info in managers.buffers.files() {
         let page = match managers.buffers.shared(txn.session(), PageId::new(info.id, PageNo::HEADER), rank(0)) {
-            Err(libtp_buffer::Error::Away { .. }) => continue,
+            Err(libtp_buffer::Error::FileMissing { .. }) => continue,
             page => page?,
         };
         let header = page.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok());
@@ -156,7 +156,9 @@ fn find_or_make(
         // check.
         is_there = directory.exists(&full_name)?;
         if !is_there {
-            return Err(libtp_buffer::Error::Away { name: name.into(), what: "its file is missing".into() }.into());
+            return Err(
+                libtp_buffer::Error::FileMissing { name: name.into(), what: "its file is missing".into() }.into()
+            );
         }
     }
     if !is_there {
@@ -166,7 +168,7 @@ fn find_or_make(
     }
     let mut found = match find_file(directory, name, &environment_id(managers)) {
         Err(Error::Io(error @ libtp_io::Error::Unsuitable { .. })) if registry.find(name)?.is_some() => {
-            return Err(libtp_buffer::Error::Away { name: name.into(), what: error.to_string() }.into());
+            return Err(libtp_buffer::Error::FileMissing { name: name.into(), what: error.to_string() }.into());
         }
         found => found?,
     };

@@ -321,7 +321,7 @@ fn a_split_without_memory_for_its_lock_returns_an_error() {
     // The root's two halves need one lock each.
     let refused = (1..100).find_map(|at| access.put(&[at], &[7; 100]).err());
     assert!(matches!(refused, Some(Error::Lock(libtp_lock::Error::Full(_)))), "{refused:?}");
-    locks.unlock_those(txn.session(), txn.locker(), |name| name.kind == KIND_APPLICATION);
+    locks.unlock_matching(txn.session(), txn.locker(), |name| name.kind == KIND_APPLICATION);
     (1..100).for_each(|at| access.put(&[at], &[7; 100]).unwrap());
     txn.commit(&world.managers, Durability::Relaxed).unwrap();
     assert_eq!(world.assert_sound(&txn, &database).records, 100);

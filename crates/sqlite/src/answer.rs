@@ -48,14 +48,14 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let ends_transaction =
-            matches!(error, Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::HalfUndone { .. });
+            matches!(error, Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::RollbackFailed { .. });
         Refusal { code: code_of(&error), sentence: error.to_string(), ends_transaction }
     }
 }
 
 fn code_of(error: &Error) -> c_int {
     match error {
-        Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::HalfUndone { .. } => BUSY_SNAPSHOT,
+        Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::RollbackFailed { .. } => BUSY_SNAPSHOT,
         Error::SnapshotTooOld(_) => BUSY_SNAPSHOT,
         Error::LockTimeout(_) | Error::OwnThread(_) => BUSY,
         Error::Cancelled(_) => INTERRUPT,

@@ -296,7 +296,7 @@ impl Cursor {
             }
             _ => {
                 let key = std::mem::take(&mut self.key);
-                let found = self.native(session).and_then(|native| Ok(native.next_behind(&key)?));
+                let found = self.native(session).and_then(|native| Ok(native.next_after(&key)?));
                 self.key = key;
                 let found = found?;
                 self.arrive(found)

@@ -124,8 +124,8 @@ impl Place {
         self.cursor.seek(key)
     }
 
-    pub(crate) fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.cursor.next_behind(key)
+    pub(crate) fn next_after(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        self.cursor.next_after(key)
     }
 
     pub(crate) fn prev(&mut self) -> Result<Option<Pair>> {

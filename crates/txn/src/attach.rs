@@ -89,7 +89,7 @@ impl Managers {
     /// Stores the log that this process asks to keep, for all processes: any process may take the next checkpoint.
     fn share_settings(&self) {
         let (header, settings) = (&self.txns.header, &self.settings);
-        if self.processes.only_looks() || planted("txn: the setting for kept log is not shared") {
+        if self.processes.is_observer() || planted("txn: the setting for kept log is not shared") {
             return;
         }
         header.keep_log.fetch_max(settings.keep_log_bytes);

@@ -94,7 +94,7 @@ impl TxnSession {
         failpoint("joined: logged, segments not committed");
         if on_disk {
             // The locks on records, which many sessions may want, do not wait for the disk.
-            managers.locks.unlock_those(self.session(), self.locker(), |name| {
+            managers.locks.unlock_matching(self.session(), self.locker(), |name| {
                 !segments.iter().any(|&it| name == segment_lock(it))
             });
         }

@@ -13,7 +13,7 @@ use crate::{Error, Result, Segment};
 
 impl Segment {
     /// Keeps all later stores out of the file, for the reason `why`.
-    pub(crate) fn detach_flat(&mut self, why: Error) {
+    pub(crate) fn privatize_flat(&mut self, why: Error) {
         let is_apart = self.view.set_apart(self.from, self.flat_end(), true);
         is_apart.unwrap_or_else(|error| self.end_process(&error.into()));
         if let Some(guarded) = &mut self.guarded {

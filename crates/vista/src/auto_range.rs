@@ -65,7 +65,7 @@ unsafe fn on_fault(watched: *mut (), address: usize) {
     // SAFETY: the segment was given to `Watch::begin`, and no other code uses it now.
     let segment = unsafe { &mut *watched.cast::<Segment>() };
     if let Err(why) = segment.save_page(address - segment.address()) {
-        segment.detach_flat(why);
+        segment.privatize_flat(why);
     }
 }
 

@@ -241,7 +241,7 @@ impl Member {
 
     /// Leaves the transaction to a judge, because this process does not know whether it is committed. The next process
     /// that settles the segment asks the judge.
-    pub fn leave_to_judge(&mut self) {
+    pub fn leave_to_log(&mut self) {
         // A child of a fork has no transaction to leave.
         if !self.segment.kept.is_ours() {
             return;

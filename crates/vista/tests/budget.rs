@@ -112,7 +112,7 @@ const UNCOUNTED: [Uncounted; 16] = [
     Uncounted {
         file: "vista/src/apart.rs",
         because: "the paper does not mention a log that cannot grow; here the whole transaction fails with an error",
-        called: &["detach_flat", "refuse_if_apart"],
+        called: &["privatize_flat", "refuse_if_apart"],
     },
     Uncounted {
         file: "vista/src/options.rs",

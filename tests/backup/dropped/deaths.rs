@@ -44,7 +44,7 @@ fn entry() {
         return put(&env, &name, "first");
     }
     match env.database("missing").err() {
-        Some(Error::Away { .. }) => env.drop_missing("missing").unwrap(),
+        Some(Error::FileMissing { .. }) => env.drop_missing("missing").unwrap(),
         _ => step(&env),
     }
 }

@@ -9,7 +9,7 @@ use super::{Pairs, ReadTables, Tables};
 use crate::engine::Durability;
 use crate::error::Result;
 use crate::oo1::{
-    arriving, depth_first, leaving, neighbour, not_there, sorted, Client, Glance, Graph, Look, Parts, Way,
+    arriving, depth_first, leaving, missing_part, neighbour, sorted, Client, Graph, Look, Parts, VisitedPart, Way,
     CONNECTION_BYTES, PART_BYTES,
 };
 
@@ -68,12 +68,12 @@ impl<T: Tables> Client for &PartsInC<T> {
         self.0.settle()
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let mut look = Looking::<T>(self.0.reader()?);
         ids.iter().try_for_each(|id| look.part(*id).map(&mut *seen))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         depth_first(&mut Looking::<T>(self.0.reader()?), root, way, seen)
     }
 
@@ -87,10 +87,10 @@ impl<T: Tables> Client for &PartsInC<T> {
 struct Looking<'t, T: Tables + 't>(T::Reader<'t>);
 
 impl<T: Tables> Look for Looking<'_, T> {
-    fn part(&mut self, id: u32) -> Result<Glance> {
+    fn part(&mut self, id: u32) -> Result<VisitedPart> {
         let mut part = [0; PART_BYTES];
         let bytes = self.0.get(PARTS, &id.to_be_bytes(), &mut part)?;
-        bytes.and_then(|bytes| Glance::of(part.get(..bytes)?)).ok_or_else(|| not_there(T::NAME, id))
+        bytes.and_then(|bytes| VisitedPart::of(part.get(..bytes)?)).ok_or_else(|| missing_part(T::NAME, id))
     }
 
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {

@@ -43,7 +43,7 @@ pub struct Connection {
 
 /// A visited part: the arguments of the null procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct VisitedPart {
     /// The part's id.
     pub id: u32,
     /// The part's x coordinate.
@@ -148,8 +148,8 @@ impl Part {
         bytes
     }
 
-    fn glance(&self) -> Glance {
-        Glance { id: self.id, x: self.x, y: self.y }
+    fn glance(&self) -> VisitedPart {
+        VisitedPart { id: self.id, x: self.x, y: self.y }
     }
 }
 
@@ -164,13 +164,13 @@ impl Connection {
     }
 }
 
-impl Glance {
+impl VisitedPart {
     /// Decodes a record that begins with a part. Returns `None` if the record is too short.
     #[inline]
-    pub fn of(record: &[u8]) -> Option<Glance> {
+    pub fn of(record: &[u8]) -> Option<VisitedPart> {
         let record: &[u8; 12] = record.first_chunk()?;
         let [a, b, c, d, e, f, g, h, i, j, k, l] = *record;
-        Some(Glance {
+        Some(VisitedPart {
             id: u32::from_le_bytes([a, b, c, d]),
             x: u32::from_le_bytes([e, f, g, h]),
             y: u32::from_le_bytes([i, j, k, l]),
@@ -181,7 +181,7 @@ impl Glance {
 impl Seen {
     /// Counts a visited part.
     #[inline]
-    pub fn see(&mut self, part: Glance) {
+    pub fn see(&mut self, part: VisitedPart) {
         self.count += 1;
         let place = u64::from(part.x) ^ u64::from(part.y).rotate_left(20);
         let whole = ((u64::from(part.id) << 32) ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -252,8 +252,8 @@ mod tests {
     fn a_part_s_record_decodes_to_the_part() {
         let graph = Graph::make(10, 0);
         let part = graph.part(7);
-        assert_eq!(Glance::of(&part.to_bytes()), Some(part.glance()));
-        assert_eq!(Glance::of(&part.to_bytes()[..11]), None);
+        assert_eq!(VisitedPart::of(&part.to_bytes()), Some(part.glance()));
+        assert_eq!(VisitedPart::of(&part.to_bytes()[..11]), None);
         assert_eq!(part.out[2].to_bytes()[..4], part.out[2].to.to_le_bytes());
     }
 }

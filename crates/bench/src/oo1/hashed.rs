@@ -8,7 +8,7 @@ use libtp::{Db, Durability, Env, Reader, Snapshot, Txn};
 
 use super::indexed::{refused, BATCH, NAME};
 use super::traversal::{depth_first, Look};
-use super::{not_there, Client, Glance, Graph, Parts, Way, CONNECTION_BYTES};
+use super::{missing_part, Client, Graph, Parts, VisitedPart, Way, CONNECTION_BYTES};
 use crate::error::Result;
 
 /// The parts and their connections in three hash files.
@@ -71,12 +71,12 @@ impl Client for &Hashed {
         self.env.flush().and_then(|()| self.env.checkpoint()).map(|_| ()).map_err(refused("loading"))
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let snapshot = self.env.snapshot().map_err(refused("reading"))?;
         ids.iter().try_for_each(|id| part_of(&self.parts, &snapshot, *id).map(&mut *seen))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let snapshot = self.env.snapshot().map_err(refused("reading"))?;
         depth_first(&mut Looking { of: self, snapshot: &snapshot }, root, way, seen)
     }
@@ -94,9 +94,9 @@ impl Client for &Hashed {
 }
 
 /// Returns a part by its id.
-pub(super) fn part_of(parts: &Db, reader: &impl Reader, id: u32) -> Result<Glance> {
-    let found = parts.get_with(reader, &id.to_be_bytes(), Glance::of).map_err(refused("reading"))?;
-    found.flatten().ok_or_else(|| not_there(NAME, id))
+pub(super) fn part_of(parts: &Db, reader: &impl Reader, id: u32) -> Result<VisitedPart> {
+    let found = parts.get_with(reader, &id.to_be_bytes(), VisitedPart::of).map_err(refused("reading"))?;
+    found.flatten().ok_or_else(|| missing_part(NAME, id))
 }
 
 /// The parts that a snapshot shows.
@@ -106,7 +106,7 @@ struct Looking<'l> {
 }
 
 impl Look for Looking<'_> {
-    fn part(&mut self, id: u32) -> Result<Glance> {
+    fn part(&mut self, id: u32) -> Result<VisitedPart> {
         part_of(&self.of.parts, self.snapshot, id)
     }
 

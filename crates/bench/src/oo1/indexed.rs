@@ -12,7 +12,7 @@ use libtp::{Db, Durability, Env, Load, Snapshot, Txn};
 
 use super::keys::{arriving, leaving, neighbour};
 use super::traversal::{depth_first, Look};
-use super::{not_there, sorted, Client, Glance, Graph, Parts, Way};
+use super::{missing_part, sorted, Client, Graph, Parts, VisitedPart, Way};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
@@ -73,13 +73,13 @@ impl Client for &Indexed {
         self.env.flush().and_then(|()| self.env.checkpoint()).map(|_| ()).map_err(failed())
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let snapshot = self.env.snapshot().map_err(refused("reading"))?;
         let mut look = Looking { of: self, snapshot: &snapshot };
         ids.iter().try_for_each(|id| look.part(*id).map(&mut *seen))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let snapshot = self.env.snapshot().map_err(refused("reading"))?;
         depth_first(&mut Looking { of: self, snapshot: &snapshot }, root, way, seen)
     }
@@ -97,9 +97,10 @@ struct Looking<'l> {
 }
 
 impl Look for Looking<'_> {
-    fn part(&mut self, id: u32) -> Result<Glance> {
-        let found = self.of.parts.get_with(self.snapshot, &id.to_be_bytes(), Glance::of).map_err(refused("reading"))?;
-        found.flatten().ok_or_else(|| not_there(NAME, id))
+    fn part(&mut self, id: u32) -> Result<VisitedPart> {
+        let found =
+            self.of.parts.get_with(self.snapshot, &id.to_be_bytes(), VisitedPart::of).map_err(refused("reading"))?;
+        found.flatten().ok_or_else(|| missing_part(NAME, id))
     }
 
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {

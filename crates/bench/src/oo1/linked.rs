@@ -17,7 +17,7 @@ use std::path::Path;
 use libtp::{Durability, Env, Reader, Recno, Txn};
 
 use super::indexed::{refused, BATCH, NAME};
-use super::{not_there, Client, Glance, Graph, Parts, Way, CONNECTIONS, CONNECTION_BYTES, HOPS, PART_BYTES};
+use super::{missing_part, Client, Graph, Parts, VisitedPart, Way, CONNECTIONS, CONNECTION_BYTES, HOPS, PART_BYTES};
 use crate::error::Result;
 
 const PLACE_BYTES: usize = 5;
@@ -125,7 +125,7 @@ impl Linked {
 
     fn record(&self, reader: &impl Reader, id: u32) -> Result<Record> {
         let found = self.parts.get(reader, u64::from(id)).map_err(refused("reading"))?;
-        found.map(Record).ok_or_else(|| not_there(NAME, id))
+        found.map(Record).ok_or_else(|| missing_part(NAME, id))
     }
 
     /// Visits a part, and all parts within `hops` hops of it. Returns the part's record.
@@ -135,10 +135,10 @@ impl Linked {
         id: u32,
         hops: u32,
         way: Way,
-        seen: &mut dyn FnMut(Glance),
+        seen: &mut dyn FnMut(VisitedPart),
     ) -> Result<Record> {
         let record = self.record(reader, id)?;
-        seen(Glance::of(&record.0).ok_or_else(|| not_there(NAME, id))?);
+        seen(VisitedPart::of(&record.0).ok_or_else(|| missing_part(NAME, id))?);
         if hops == 0 {
             return Ok(record);
         }
@@ -171,16 +171,16 @@ impl Client for &Linked {
         self.env.flush().and_then(|()| self.env.checkpoint()).map(|_| ()).map_err(refused("loading"))
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let snapshot = self.env.snapshot().map_err(refused("reading"))?;
         ids.iter().try_for_each(|id| {
             let record = self.record(&snapshot, *id)?;
-            seen(Glance::of(&record.0).ok_or_else(|| not_there(NAME, *id))?);
+            seen(VisitedPart::of(&record.0).ok_or_else(|| missing_part(NAME, *id))?);
             Ok(())
         })
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let snapshot = self.env.snapshot().map_err(refused("reading"))?;
         self.follow(&snapshot, root, HOPS, way, seen).map(|_| ())
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::catalogue::parts as peers;
 use crate::cold::forget_files;
 use crate::error::{Error, Result};
-use crate::oo1::{ours, Client, Glance, Graph, OpenParts, Parts, Seen, Way, INSERTED, LOOKED_UP, TRAVERSED};
+use crate::oo1::{ours, Client, Graph, OpenParts, Parts, Seen, VisitedPart, Way, INSERTED, LOOKED_UP, TRAVERSED};
 use crate::random::Random;
 
 use super::figure::{Axis, Figure, Goal, Place, Series};
@@ -235,7 +235,7 @@ impl<'g> Database<'g> {
     fn run(&self, client: &dyn Client, operation: Operation) -> Result<(Duration, Seen, Seen)> {
         let (graph, last) = (self.graph, self.last.get());
         let mut seen = Seen::default();
-        let mut see = |part: Glance| seen.see(part);
+        let mut see = |part: VisitedPart| seen.see(part);
         match operation {
             Operation::Lookup => {
                 let ids: Vec<u32> = (0..LOOKED_UP).map(|_| self.drawn()).collect();

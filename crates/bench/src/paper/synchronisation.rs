@@ -82,11 +82,11 @@ fn beside_itself(
     is_first_without: bool,
 ) -> Result<(Sample, [f64; 2])> {
     let start = start.ok_or_else(cannot_call)?;
-    let paying = |contender: &Contender, directory: &Path| {
+    let with_kernel_latches = |contender: &Contender, directory: &Path| {
         start(&Contender { calls_kernel: true, ..contender.clone() }, directory)
     };
     let free = || bank.sample(&Slice { process: Some(start), ..*slice });
-    let paid = || bank.sample(&Slice { process: Some(&paying), ..*slice });
+    let paid = || bank.sample(&Slice { process: Some(&with_kernel_latches), ..*slice });
     let (without, with) = match is_first_without {
         true => (free()?, paid()?),
         false => {
@@ -113,9 +113,9 @@ impl Contender {
     /// # Errors
     /// The error of the work; `Settings` if latches of this build cannot call the kernel, or the system has no free
     /// semaphore.
-    pub fn paying<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn with_kernel_latches<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match self.calls_kernel {
-            true => paying(work),
+            true => with_kernel_latches(work),
             false => work(),
         }
     }
@@ -123,7 +123,7 @@ impl Contender {
 
 /// Does some work while every latch costs two calls of the kernel.
 #[cfg(feature = "kernel-latches")]
-fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+fn with_kernel_latches<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let toll = libtp::KernelLatches::begin()
         .map_err(|why| Error::Settings(format!("the system refuses a semaphore: {why}")))?;
     let done = work();
@@ -132,7 +132,7 @@ fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 #[cfg(not(feature = "kernel-latches"))]
-fn paying<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
+fn with_kernel_latches<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
     Err(cannot_call())
 }
 

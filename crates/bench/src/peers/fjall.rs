@@ -18,7 +18,7 @@ use fjall::{
 use crate::engine::{load_in_batches, Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::oo1::{
-    arriving, depth_first, leaving, neighbour, not_there, sorted, Client, Glance, Graph, Look, Parts, Way,
+    arriving, depth_first, leaving, missing_part, neighbour, sorted, Client, Graph, Look, Parts, VisitedPart, Way,
 };
 use crate::rows::{Pair, Rows, BATCH};
 use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, RECORD_BYTES};
@@ -209,12 +209,12 @@ impl Client for &FjallParts {
         self.database.persist(PersistMode::SyncAll).map_err(of_fjall("loading"))
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let mut look = Looking(self);
         ids.iter().try_for_each(|id| look.part(*id).map(&mut *seen))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         depth_first(&mut Looking(self), root, way, seen)
     }
 
@@ -236,9 +236,9 @@ impl Client for &FjallParts {
 struct Looking<'f>(&'f FjallParts);
 
 impl Look for Looking<'_> {
-    fn part(&mut self, id: u32) -> Result<Glance> {
+    fn part(&mut self, id: u32) -> Result<VisitedPart> {
         let found = self.0.parts.get(id.to_be_bytes()).map_err(of_fjall("reading"))?;
-        found.and_then(|part| Glance::of(&part)).ok_or_else(|| not_there(NAME, id))
+        found.and_then(|part| VisitedPart::of(&part)).ok_or_else(|| missing_part(NAME, id))
     }
 
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {

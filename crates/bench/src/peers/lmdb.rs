@@ -22,7 +22,7 @@ use heed::{
 use crate::engine::{load_in_batches, Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::oo1::{
-    arriving, depth_first, leaving, neighbour, not_there, sorted, Client, Glance, Graph, Look, Parts, Way,
+    arriving, depth_first, leaving, missing_part, neighbour, sorted, Client, Graph, Look, Parts, VisitedPart, Way,
 };
 use crate::rows::{Pair, Rows, BATCH};
 use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, RECORD_BYTES};
@@ -298,13 +298,13 @@ impl Client for PartsClient<'_> {
         write.commit().map_err(failed())
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let read = self.env.read_txn().map_err(refused("reading"))?;
         let mut look = Looking { tables: self.tables, read: &read };
         ids.iter().try_for_each(|id| look.part(*id).map(&mut *seen))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let read = self.env.read_txn().map_err(refused("reading"))?;
         depth_first(&mut Looking { tables: self.tables, read: &read }, root, way, seen)
     }
@@ -320,9 +320,9 @@ struct Looking<'l> {
 }
 
 impl Look for Looking<'_> {
-    fn part(&mut self, id: u32) -> Result<Glance> {
+    fn part(&mut self, id: u32) -> Result<VisitedPart> {
         let found = self.tables.parts.get(self.read, &id).map_err(refused("reading"))?;
-        found.and_then(Glance::of).ok_or_else(|| not_there(NAME, id))
+        found.and_then(VisitedPart::of).ok_or_else(|| missing_part(NAME, id))
     }
 
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {

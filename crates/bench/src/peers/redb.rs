@@ -20,7 +20,7 @@ use redb::{
 use crate::engine::{load_in_batches, Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::kinds::Sharing;
-use crate::oo1::{depth_first, neighbour, not_there, sorted, Client, Glance, Graph, Look, Parts, Way};
+use crate::oo1::{depth_first, missing_part, neighbour, sorted, Client, Graph, Look, Parts, VisitedPart, Way};
 use crate::rows::{Pair, Rows, BATCH};
 use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, HISTORY_BYTES, RECORD_BYTES};
 
@@ -238,12 +238,12 @@ impl Client for &RedbParts {
         write.commit().map_err(of_redb("loading"))
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let mut look = self.look()?;
         ids.iter().try_for_each(|id| look.part(*id).map(&mut *seen))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         depth_first(&mut self.look()?, root, way, seen)
     }
 
@@ -273,9 +273,9 @@ struct Looking {
 }
 
 impl Look for Looking {
-    fn part(&mut self, id: u32) -> Result<Glance> {
+    fn part(&mut self, id: u32) -> Result<VisitedPart> {
         let found = self.parts.get(id).map_err(of_redb("reading"))?;
-        found.and_then(|part| Glance::of(part.value())).ok_or_else(|| not_there(NAME, id))
+        found.and_then(|part| VisitedPart::of(part.value())).ok_or_else(|| missing_part(NAME, id))
     }
 
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()> {

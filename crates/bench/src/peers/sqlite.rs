@@ -25,7 +25,7 @@ use rusqlite::{params, Connection, OpenFlags, Row, Transaction, TransactionBehav
 use crate::engine::{load_in_batches, Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::kinds::Sharing;
-use crate::oo1::{not_there, sorted, Client, Glance, Graph, Parts, Way, HOPS};
+use crate::oo1::{missing_part, sorted, Client, Graph, Parts, VisitedPart, Way, HOPS};
 use crate::rows::{Pair, Rows, BATCH};
 use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
@@ -354,7 +354,7 @@ impl Client for &SqliteParts {
         self.settle()
     }
 
-    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let mut missing = None;
         let look = || {
             let mut select = self.connection.prepare_cached(PART)?;
@@ -367,10 +367,10 @@ impl Client for &SqliteParts {
             Ok(())
         };
         self.read(look).map_err(of_sqlite("reading"))?;
-        missing.map_or(Ok(()), |id| Err(not_there(NAME, id)))
+        missing.map_or(Ok(()), |id| Err(missing_part(NAME, id)))
     }
 
-    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+    fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(VisitedPart)) -> Result<()> {
         let statement = match way {
             Way::Forward => FORWARD,
             Way::Backward => BACKWARD,
@@ -391,8 +391,8 @@ impl Client for &SqliteParts {
     }
 }
 
-fn glance(part: &Row<'_>) -> rusqlite::Result<Glance> {
-    Ok(Glance { id: part.get(0)?, x: part.get(1)?, y: part.get(2)? })
+fn glance(part: &Row<'_>) -> rusqlite::Result<VisitedPart> {
+    Ok(VisitedPart { id: part.get(0)?, x: part.get(1)?, y: part.get(2)? })
 }
 
 /// The table of plain records.

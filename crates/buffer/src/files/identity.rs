@@ -33,9 +33,9 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
 /// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
 ///
 /// # Errors
-/// [`Error::Away`] if it is another file, or if the page cannot be read; other errors for a limit of this process.
+/// [`Error::FileMissing`] if it is another file, or if the page cannot be read; other errors for a limit of this process.
 pub(super) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> Result<()> {
-    let away = |what| Error::Away { name: info.name.clone(), what };
+    let away = |what| Error::FileMissing { name: info.name.clone(), what };
     match first_page(file, info) {
         Ok((page, read)) => check_own_page(&page, read, info, environment).map_err(away),
         Err(error) if error.is_limit_of_process() => Err(error.into()),
@@ -106,7 +106,7 @@ impl Files {
     /// the file, so that its next use opens the file with the name.
     ///
     /// # Errors
-    /// [`Error::Away`]; an error of the directory; as [`Files::check_descriptor`].
+    /// [`Error::FileMissing`]; an error of the directory; as [`Files::check_descriptor`].
     pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
         self.check_descriptor(opened)?;
         let (id, known) = (opened.info.id, opened.slot.identity.load());
@@ -129,7 +129,7 @@ impl Files {
         }
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let what = "its file was moved away or replaced while the environment was in use".into();
-        Err(Error::Away { name: opened.info.name.clone(), what })
+        Err(Error::FileMissing { name: opened.info.name.clone(), what })
     }
 }
 

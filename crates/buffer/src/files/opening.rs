@@ -27,7 +27,7 @@ impl Files {
         }
         let slot = self.slot_of(id).ok_or(Error::UnknownFile { file: id })?;
         let (info, generation) = self.read_whole(slot, id).ok_or(Error::UnknownFile { file: id })?;
-        let away = |what: &str| Error::Away { name: info.name.clone(), what: what.into() };
+        let away = |what: &str| Error::FileMissing { name: info.name.clone(), what: what.into() };
         if !slot.unrepeated_from.load().is_none() {
             return Err(away(OWED));
         }

@@ -96,7 +96,7 @@ impl BufferManager {
                 return Ok(Claim::Needless);
             }
             // The page stays dirty, and the log is kept for it. Other files are written.
-            Err(error @ Error::Away { .. }) if !planted("buffer: a missing file stops all checkpoints") => {
+            Err(error @ Error::FileMissing { .. }) if !planted("buffer: a missing file stops all checkpoints") => {
                 if load.away.replace(id.file()) != Some(id.file()) {
                     tracing::warn!(%error, "pages of a database stay in memory until its file is back");
                 }

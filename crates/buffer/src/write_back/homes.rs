@@ -50,7 +50,7 @@ impl BufferManager {
         // Checked after the sync: the pages are in the file with the database's name, and not in a file of the program.
         for home in homes.values() {
             match self.files.check_in_place(home) {
-                Err(Error::Away { .. }) if wanted == Homes::Present => _ = away.insert(home.info.id),
+                Err(Error::FileMissing { .. }) if wanted == Homes::Present => _ = away.insert(home.info.id),
                 checked => checked?,
             }
         }
@@ -83,7 +83,7 @@ impl BufferManager {
                     Ok(file) => place.insert(file),
                     // The file was dropped since, and its pages are not needed.
                     Err(Error::UnknownFile { .. }) => continue,
-                    Err(Error::Away { .. }) if wanted == Homes::Present => {
+                    Err(Error::FileMissing { .. }) if wanted == Homes::Present => {
                         away.insert(run.id.file());
                         continue;
                     }

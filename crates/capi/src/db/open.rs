@@ -19,7 +19,7 @@ use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::rule::{Compare, Rule};
-use crate::db::shared::{Shared, SharedLists, SharedPairs};
+use crate::db::shared::{Shared, SharedDuplicates, SharedPairs};
 use crate::db::Store;
 
 /// The text whose hash value identifies a file's hash function, as in db(3).
@@ -211,7 +211,7 @@ fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_empt
             Ok(Box::new(shared))
         }
         Tree::Lists(multi) => {
-            let shared = SharedLists { at, multi };
+            let shared = SharedDuplicates { at, multi };
             if is_emptied {
                 shared.clear()?;
             }

@@ -96,7 +96,7 @@ fn step(cursor: &mut Cursor<'_>, sought: SeekTo<'_>) -> Result<Option<(Vec<u8>, 
         SeekTo::First => cursor.first(),
         SeekTo::Last => cursor.last(),
         SeekTo::From(key) => cursor.seek(key),
-        SeekTo::Behind(place) => cursor.next_behind(place),
+        SeekTo::Behind(place) => cursor.next_after(place),
         SeekTo::Before(place) => match cursor.seek(place)? {
             Some(_) => cursor.prev(),
             None => cursor.last(),
@@ -155,7 +155,7 @@ impl Pairs for SharedPairs {
 }
 
 /// A B-tree with several values for a key, in the order in which they were stored.
-pub(crate) struct SharedLists {
+pub(crate) struct SharedDuplicates {
     pub(crate) at: Shared,
     pub(crate) multi: Multi,
 }
@@ -191,7 +191,7 @@ fn stands_on(cursor: &mut MultiCursor<'_>, place: &Place) -> Result<bool> {
     Ok(cursor.place() == Some(place))
 }
 
-impl SharedLists {
+impl SharedDuplicates {
     /// Removes all pairs.
     pub(crate) fn clear(&self) -> Answer<()> {
         self.at.work(|txn| {
@@ -203,7 +203,7 @@ impl SharedLists {
     }
 }
 
-impl Pairs for SharedLists {
+impl Pairs for SharedDuplicates {
     fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
         self.at.work(|txn| self.multi.get(txn, key))
     }

@@ -288,7 +288,7 @@ impl<'t> Cursor<'t> {
     ///
     /// # Errors
     /// As [`Cursor::first`].
-    pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+    pub fn next_after(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         // Keys that are equal in the order have equal encodings.
         let behind = self.encoded(key);
         let found = at_any!(&mut self.place, at => at.seek_behind(&behind));

@@ -56,7 +56,7 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `NoDatabase`; `Away` when the file is not in its place ([`Env::drop_missing`] drops such a database); `Database`
+    /// `NoDatabase`; `FileMissing` when the file is not in its place ([`Env::drop_missing`] drops such a database); `Database`
     /// when the database is one of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`,
     /// `Full`, `Io`.
     pub fn drop_database(&self, name: &str) -> Result<()> {

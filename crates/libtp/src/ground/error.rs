@@ -38,7 +38,7 @@ pub enum Error {
     #[error(
         "the rollback to a savepoint failed ({cause}), so the whole transaction was aborted. Remove the cause, and run the transaction again"
     )]
-    HalfUndone {
+    RollbackFailed {
         /// The error of the rollback.
         cause: String,
     },
@@ -185,7 +185,7 @@ pub enum Error {
     /// The database's file is missing, or another file has its name, although the database was not dropped. The library
     /// created no file in its place; other databases can be used.
     #[error("{what}")]
-    Away {
+    FileMissing {
         /// The database.
         name: String,
         /// What was found at the file's path, and the remedy.
@@ -250,7 +250,7 @@ impl Error {
 
     /// Replaces an error that followed a commit record, because the error itself does not tell whether the commit is
     /// kept.
-    pub(crate) fn behind_a_commit(self) -> Error {
+    pub(crate) fn after_commit_record(self) -> Error {
         match self {
             known @ (Error::Forked { .. } | Error::OutcomeUnknown { .. }) => known,
             other => Error::OutcomeUnknown { cause: other.to_string() },
@@ -384,7 +384,7 @@ sorted!(libtp_buffer::Error, error =>
     libtp_buffer::Error::Full { .. } => full("the page cache or its disk", error),
     libtp_buffer::Error::Failed => Error::Failed(error.to_string()),
     libtp_buffer::Error::Unsuitable { name, what } => unsuitable(name, &what),
-    libtp_buffer::Error::Away { ref name, .. } => Error::Away { name: name.clone(), what: error.to_string() },
+    libtp_buffer::Error::FileMissing { ref name, .. } => Error::FileMissing { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::Dropped { ref name } => Error::Dropped { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::UnknownFile { file } => Error::Dropped { name: file.to_string(), what: error.to_string() },
     libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string().into()),
@@ -461,6 +461,6 @@ mod tests {
         }
         let unknown = Error::OutcomeUnknown { cause: Error::Rebuilt.to_string() };
         assert!(!unknown.is_retryable(), "{unknown}");
-        assert!(!Error::Rebuilt.behind_a_commit().is_retryable());
+        assert!(!Error::Rebuilt.after_commit_record().is_retryable());
     }
 }

@@ -208,7 +208,7 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
 /// Handles a panic of a library thread. The first panic kills its session, and the second panic the region. If the same
 /// panic recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports this.
 fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> PanicEffect {
-    let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().rung_of(managers, payload));
+    let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().effect_of_panic(managers, payload));
     if rung == PanicEffect::Caller {
         managers.log.poison();
     }

@@ -204,7 +204,7 @@ impl Generation {
         if panics::take_callers() {
             resume_unwind(payload);
         }
-        match self.rung_of(&self.managers, payload.as_ref()) {
+        match self.effect_of_panic(&self.managers, payload.as_ref()) {
             PanicEffect::Session => {
                 self.repair_dead();
                 match self.managers.region.is_broken() {
@@ -230,12 +230,12 @@ impl Generation {
     }
 
     /// Returns the effect of a panic of the library. Gives the region up if that is the effect.
-    pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> PanicEffect {
+    pub(crate) fn effect_of_panic(&self, managers: &Managers, payload: &(dyn Any + Send)) -> PanicEffect {
         // Any panic in a broken region is a consequence of the damage.
         if payload.is::<Broken>() || managers.region.is_broken() {
             return PanicEffect::Region;
         }
-        if managers.processes.only_looks() {
+        if managers.processes.is_observer() {
             // An observer reads without latches, and may have read memory while it changed.
             return PanicEffect::Session;
         }

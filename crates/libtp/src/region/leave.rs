@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Leaves an environment in good order, with its commits on disk. The last process to leave takes a checkpoint, records
 /// that the log ends here, and removes the shared memory.
 pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
-    if managers.processes.only_looks() {
+    if managers.processes.is_observer() {
         return Ok(());
     }
     let _early =

@@ -81,7 +81,7 @@ impl OpenSegment {
 }
 
 /// Locks a free byte of the segment's file; returns its number, and the file.
-pub(crate) fn say_so(path: &Path) -> Result<(u64, Arc<dyn File>)> {
+pub(crate) fn lock_handle_byte(path: &Path) -> Result<(u64, Arc<dyn File>)> {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let directory = PosixDirectory::open(path.parent().unwrap_or(Path::new(".")))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

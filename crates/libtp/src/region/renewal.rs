@@ -40,7 +40,7 @@ impl Generation {
         match catch_call(|| leave(&self.managers, &self.judge, &env.platform, sessions)) {
             Ok(left) => left,
             // A destructor must not unwind to the caller.
-            Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
+            Err(payload) => match self.effect_of_panic(&self.managers, payload.as_ref()) {
                 // The next process that uses the environment rebuilds its memory.
                 PanicEffect::Region => Err(Error::Rebuilt),
                 PanicEffect::Session | PanicEffect::Caller => {
@@ -73,8 +73,8 @@ impl Inner {
         if !broken.managers.region.is_broken() {
             return Ok(broken);
         }
-        if broken.managers.processes.only_looks() {
-            return Err(libtp_process::Error::OnlyLooks.into());
+        if broken.managers.processes.is_observer() {
+            return Err(libtp_process::Error::ObserverOnly.into());
         }
         // A thread whose call began before the refusal returns the same error: otherwise each of several threads would
         // wait for all threads before it, and then the full time itself.
@@ -145,7 +145,7 @@ impl Inner {
         if lsn == Lsn::NONE {
             return Ok(());
         }
-        self.generation().map_err(Error::behind_a_commit)?;
+        self.generation().map_err(Error::after_commit_record)?;
         let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.now).ends.get(number).copied()?);
         let outcome = match end {
             Some(LifeEnd::At(end)) if lsn < end => Ok(()),

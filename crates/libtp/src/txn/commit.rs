@@ -78,7 +78,7 @@ impl Txn<'_> {
     #[inline(always)]
     fn finish(&mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
         if let Some(extra) = self.extras.get() {
-            extra.savepoints.refuse_half_undone()?;
+            extra.savepoints.refuse_after_failed_rollback()?;
         }
         let seat = self.seat.take().expect("a transaction holds its session until it ends");
         let Seated { generation, session } = &*seat;
@@ -127,7 +127,7 @@ impl Txn<'_> {
                         managers.give_up("it cannot be read whether a transaction has committed");
                         session.commit_record_noted()
                     }
-                    read => read.map_err(Error::behind_a_commit)?,
+                    read => read.map_err(Error::after_commit_record)?,
                 }
             }
             _ => Lsn::NONE,
@@ -143,7 +143,7 @@ impl Txn<'_> {
         self.env.give_session(seat);
         match planted("libtp: a commit of unknown durability is reported as aborted") {
             true => Err(error),
-            false => Err(error.behind_a_commit()),
+            false => Err(error.after_commit_record()),
         }
     }
 
@@ -191,7 +191,7 @@ impl Txn<'_> {
         if let Some(emptied) = emptied.filter(|_| !is_given_up && waited.is_ok()) {
             emptied.clear_away(env);
         }
-        let waited = waited.map_err(Error::behind_a_commit);
+        let waited = waited.map_err(Error::after_commit_record);
         if !is_given_up {
             return waited;
         }

@@ -68,7 +68,7 @@ impl Txn<'_> {
     pub fn unlock_objects(&self) -> Result<u32> {
         self.guarded(|| {
             let (locks, session) = (&self.generation().managers.locks, self.session());
-            Ok(locks.unlock_those(session.session(), session.locker(), |name| name.kind == KIND_APPLICATION))
+            Ok(locks.unlock_matching(session.session(), session.locker(), |name| name.kind == KIND_APPLICATION))
         })
     }
 }

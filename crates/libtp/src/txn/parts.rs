@@ -64,7 +64,7 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        self.leave_to_judge();
+        self.leave_to_log();
     }
 }
 
@@ -72,7 +72,7 @@ impl Drop for Part {
     fn drop(&mut self) {
         if let Some(mut member) = self.member.get_mut().take() {
             if self.has_begun {
-                member.leave_to_judge();
+                member.leave_to_log();
             }
             self.segment.give_back(member);
         }
@@ -100,7 +100,7 @@ impl Parts {
             self.end(|member| match decision {
                 Some(Lsn::NONE) => member.end(member.followed()),
                 Some(lsn) => member.end(Decision { incarnation, lsn: lsn.raw() }),
-                None => member.leave_to_judge(),
+                None => member.leave_to_log(),
             });
         })?;
         Ok(committed)
@@ -125,7 +125,7 @@ impl Parts {
 
     /// Leaves the outcome of the stores to the log.
     #[inline]
-    pub(crate) fn leave_to_judge(&mut self) {
+    pub(crate) fn leave_to_log(&mut self) {
         if !self.is_empty() {
             // Drops the parts in a loop: dropping the list would recurse along it.
             drop(self.take());

@@ -84,10 +84,10 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// `NotPassed` if the transaction has joined memory, read or changed plain files, or drops or renames databases;
-    /// `HalfUndone`; `Rebuilt`. After an error the transaction was undone.
+    /// `RollbackFailed`; `Rebuilt`. After an error the transaction was undone.
     pub fn detach(self) -> Result<Detached> {
         self.generation().check_process()?;
-        self.savepoints().refuse_half_undone()?;
+        self.savepoints().refuse_after_failed_rollback()?;
         if !self.parts().is_empty() {
             let what =
                 "it has joined memory, which belongs to this process; the transaction was undone. Pass a transaction on before it joins memory";

@@ -124,7 +124,7 @@ impl Savepoint<'_, '_> {
     /// # Errors
     /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or one was when the savepoint was made:
     /// nothing was undone. `Corrupt` or `Failed` when a page or the log cannot be read. After any error the transaction
-    /// cannot commit: its commit aborts it and returns `HalfUndone`.
+    /// cannot commit: its commit aborts it and returns `RollbackFailed`.
     pub fn roll_back(self) -> Result<()> {
         self.go_back()
     }
@@ -143,7 +143,7 @@ impl Savepoint<'_, '_> {
             })
         });
         if let Err(error) = &done {
-            *self.txn.savepoints().half_undone.borrow_mut() = Some(error.to_string());
+            *self.txn.savepoints().failed_rollback.borrow_mut() = Some(error.to_string());
         }
         done
     }

@@ -11,7 +11,7 @@ pub(crate) struct Savepoints {
     live: RefCell<Vec<u64>>,
     made: Cell<u64>,
     /// The error of a failed rollback to a savepoint. A transaction with such an error must not commit.
-    pub(super) half_undone: RefCell<Option<String>>,
+    pub(super) failed_rollback: RefCell<Option<String>>,
 }
 
 impl Savepoints {
@@ -31,9 +31,9 @@ impl Savepoints {
     }
 
     /// Refuses to commit a transaction in which a rollback to a savepoint failed.
-    pub(crate) fn refuse_half_undone(&self) -> Result<()> {
-        match self.half_undone.borrow_mut().take() {
-            Some(cause) => Err(Error::HalfUndone { cause }),
+    pub(crate) fn refuse_after_failed_rollback(&self) -> Result<()> {
+        match self.failed_rollback.borrow_mut().take() {
+            Some(cause) => Err(Error::RollbackFailed { cause }),
             None => Ok(()),
         }
     }

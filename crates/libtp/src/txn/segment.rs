@@ -18,7 +18,7 @@ use vista::{Holder, Membership, Survives};
 
 use crate::ground::mutex::lock;
 use crate::region::inner::Inner;
-use crate::region::open_segment::{say_so, OpenSegment};
+use crate::region::open_segment::{lock_handle_byte, OpenSegment};
 use crate::{Durability, Error, Result};
 
 /// The suffix of the names of segment files in the environment's directory.
@@ -81,7 +81,7 @@ impl Segment {
         let is_given_up = !planted("libtp: a forked child keeps its parent's segment locks");
         let lock = is_given_up.then(|| Uninherited::new(member.lock()));
         failpoint("segment: open, not noted");
-        let (handle, file) = say_so(path)?;
+        let (handle, file) = lock_handle_byte(path)?;
         let refuse = |what: &str| Error::Segment { path: path.clone(), what: what.into() };
         let number = u32::try_from(member.number()).ok().filter(|&number| number != 0);
         let open = OpenSegment {

@@ -199,7 +199,7 @@ impl<'e> Txn<'e> {
         if let Some(extra) = self.extras.get_mut() {
             match session.state() {
                 State::Running if !is_doubtful => extra.joined.abort(),
-                _ => extra.joined.leave_to_judge(),
+                _ => extra.joined.leave_to_log(),
             }
         }
         if generation.managers.region.is_broken() {

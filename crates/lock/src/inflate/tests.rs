@@ -270,7 +270,7 @@ fn some_thin_locks_of_many_are_released() {
         (0..40).step_by(5).for_each(|hash| assert!(!scene.lock(1, name(hash), S)));
         let is_killed = scene.kill(0, stores, |scene| {
             let is_even = |name: LockName| name.hash % 2 == 0;
-            assert_eq!(scene.locks.unlock_those(&scene.sessions[0], scene.lockers[0], is_even), 20);
+            assert_eq!(scene.locks.unlock_matching(&scene.sessions[0], scene.lockers[0], is_even), 20);
         });
         if !is_killed {
             assert_eq!(scene.locks.count(scene.lockers[0]), 20);

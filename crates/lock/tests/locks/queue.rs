@@ -221,7 +221,7 @@ fn record_locks_are_released_when_the_whole_database_is_locked() {
     assert!(!actor.try_lock(database, X), "escalation is tried, not forced");
     other.unlock_all();
     assert!(actor.try_lock(database, X));
-    assert_eq!(actor.locks.unlock_those(&actor.session, actor.locker, |name| name.kind == 3), 200);
+    assert_eq!(actor.locks.unlock_matching(&actor.session, actor.locker, |name| name.kind == 3), 200);
     assert_eq!((actor.locks.count(actor.locker), actor.holds(database)), (1, Some(X)));
     assert_eq!([1, 2].map(|many| actor.locks.holds_at_least(actor.locker, many)), [true, false]);
     drop((actor, other));

@@ -246,7 +246,7 @@ impl Step<'_> {
         place
     }
 
-    fn take_note_back(&mut self) {
+    fn pop_thin_request(&mut self) {
         let (locker, place) = (usize::from(self.actor().locker), self.actor().place);
         self.world.stacks[locker] = self.world.stacks[locker].without(place);
         self.world.notes[locker] = self.world.notes[locker].without(place);
@@ -310,7 +310,7 @@ impl Step<'_> {
                 self.done();
             }
             Pc::TakeNoteBack => {
-                self.take_note_back();
+                self.pop_thin_request();
                 self.actor().place = 0;
                 self.go(Pc::Latch);
             }
@@ -429,12 +429,12 @@ impl Step<'_> {
                 self.go(Pc::Latch);
             }
             Pc::ReleaseNote => {
-                self.take_note_back();
+                self.pop_thin_request();
                 self.released(actor);
             }
             Pc::ReleaseLook => self.release_look(actor, word),
             Pc::ReleaseThin => {
-                self.take_note_back();
+                self.pop_thin_request();
                 self.leave(Pc::Top);
             }
             Pc::ReleaseQueue => {

@@ -157,7 +157,9 @@ impl<'m> Undo<'m> {
             _ if planted("txn: a loser's missing file fails the restart") => FileState::Present,
             Ok(()) => FileState::Present,
             Err(libtp_buffer::Error::Dropped { .. }) => FileState::Dropped,
-            Err(libtp_buffer::Error::Away { .. } | libtp_buffer::Error::UnknownFile { .. }) => FileState::Missing,
+            Err(libtp_buffer::Error::FileMissing { .. } | libtp_buffer::Error::UnknownFile { .. }) => {
+                FileState::Missing
+            }
             Err(error) => return Err(Error::from(error)),
         };
         self.states.insert(file, state);

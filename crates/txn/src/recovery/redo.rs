@@ -89,13 +89,13 @@ pub(super) fn redo_on_page<'b>(
         Ok(page) => page,
         // The database was dropped after these records, and its pages with it.
         Err(libtp_buffer::Error::Dropped { .. }) => return Ok(0),
-        Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. })
+        Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::FileMissing { .. })
             if planted("txn: redo skips a missing file") =>
         {
             return Ok(0);
         }
         // Only the database of the missing file cannot be used: the log is kept until a restart finds the file.
-        Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. }) => {
+        Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::FileMissing { .. }) => {
             if let Some(first) = changes.into_iter().next() {
                 managers.buffers.note_unrepeated(session, id.file(), first.lsn);
             }

@@ -106,7 +106,7 @@ fn engines() -> Vec<&'static str> {
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
     let contender: Contender = serde_json::from_str(&arguments.contender)
         .map_err(|why| Failure::Usage(format!("--contender {}: {why}", arguments.contender)))?;
-    contender.paying(|| serve(contender.open(&arguments.env, true)?))?;
+    contender.with_kernel_latches(|| serve(contender.open(&arguments.env, true)?))?;
     Ok(Ending::Done)
 }
 

@@ -30,7 +30,7 @@ fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
             others.by_ref().take(10).try_for_each(|number| db.put(txn, &name(number), &[7; 200]))
         })
         .unwrap();
-        place = env.run(|txn| db.cursor(txn).next_behind(&key)).unwrap();
+        place = env.run(|txn| db.cursor(txn).next_after(&key)).unwrap();
         assert!(met.len() < 10_000, "the walk has no end");
     }
     met
@@ -60,7 +60,7 @@ fn a_walk_of_a_snapshot_continues_after_a_key_in_the_same_order() {
         let mut place = at_once.first().unwrap();
         while let Some((key, _)) = place {
             place = at_once.next().unwrap();
-            assert_eq!(db.cursor(&snapshot).next_behind(&key).unwrap(), place);
+            assert_eq!(db.cursor(&snapshot).next_after(&key).unwrap(), place);
         }
     }
 }
@@ -74,9 +74,9 @@ fn next_behind_passes_all_keys_that_are_equal_in_the_order() {
         words.put(txn, b"apple", b"1")?;
         words.put(txn, b"pear", b"2")?;
         let mut cursor = words.cursor(txn);
-        assert_eq!(cursor.next_behind(b"APPLE")?.unwrap().0, b"pear");
-        assert_eq!(cursor.next_behind(b"Banana")?.unwrap().0, b"pear");
-        assert_eq!(cursor.next_behind(b"Pear")?, None);
+        assert_eq!(cursor.next_after(b"APPLE")?.unwrap().0, b"pear");
+        assert_eq!(cursor.next_after(b"Banana")?.unwrap().0, b"pear");
+        assert_eq!(cursor.next_after(b"Pear")?, None);
         Ok(())
     })
     .unwrap();
@@ -277,7 +277,7 @@ fn a_call_that_fails_leaves_the_cursor_where_it_was() {
     let calls: [(u32, Call); 4] = [
         (8, |cursor| cursor.last()),
         (6, |cursor| cursor.seek(b"key 6")),
-        (6, |cursor| cursor.next_behind(b"key 5")),
+        (6, |cursor| cursor.next_after(b"key 5")),
         (0, |cursor| cursor.first()),
     ];
     for (held, call) in calls {
@@ -299,7 +299,7 @@ fn a_call_that_fails_leaves_the_cursor_where_it_was() {
     hash.put(&other, &walked[0], b"changed").unwrap();
     let txn = env.begin().unwrap();
     let mut cursor = hash.cursor(&txn);
-    assert_eq!(cursor.next_behind(&walked[3]).unwrap().unwrap().0, walked[4]);
+    assert_eq!(cursor.next_after(&walked[3]).unwrap().unwrap().0, walked[4]);
     assert!(matches!(cursor.first(), Err(crate::Error::LockTimeout(_))));
     assert_eq!(cursor.next().unwrap().unwrap().0, walked[5]);
 }
@@ -388,12 +388,12 @@ fn stays(env: &Env, db: &Db, reader: &impl Reader, keys: &[Vec<u8>]) {
     for _ in 0..2 {
         let outcome = cursor.next().unwrap_err();
         assert!(matches!(&outcome, Error::Corrupt(_)), "{}: {outcome:?}", env.path().display());
-        assert!(cursor.next_behind(&keys[0]).is_err());
+        assert!(cursor.next_after(&keys[0]).is_err());
     }
     if !db.is_hash() {
         assert_eq!(cursor.prev().unwrap(), None, "the cursor stands on the first record");
     }
-    assert_eq!(cursor.next_behind(&keys[1]).unwrap(), pair(2));
+    assert_eq!(cursor.next_after(&keys[1]).unwrap(), pair(2));
     if !db.is_hash() {
         assert!(cursor.prev().is_err() && cursor.prev().is_err() && cursor.seek(&keys[1]).is_err());
     }

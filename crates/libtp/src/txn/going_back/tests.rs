@@ -152,7 +152,7 @@ fn a_rollback_while_a_joined_handle_lives_is_refused_and_so_is_the_commit() {
         drop(memory);
         assert_eq!(house.seen(&txn), [2, 2, 0], "nothing was undone");
         let error = txn.commit().unwrap_err();
-        assert!(matches!(error, Error::HalfUndone { .. }), "{error}");
+        assert!(matches!(error, Error::RollbackFailed { .. }), "{error}");
         assert_eq!(house.kept(), [0, 0, 0]);
     }
 }

@@ -210,7 +210,7 @@ fn nested_parts_agree_with_a_model() {
                     model = before;
                 }
                 1 => {
-                    member.leave_to_judge();
+                    member.leave_to_log();
                     drop(member);
                     member = open(&path, is_written_back);
                     member.settle(&Nothing).unwrap();
