@@ -84,13 +84,13 @@ static void parts(tp_db *db, tp_recno *recno, tp_txn *txn)
     fine(tp_put(db, txn, "part", 4, "0123456789", 10));
     fine(tp_update_part(db, txn, "part", 4, 8, "ab", 2));
     fine(tp_update_part(db, txn, "part", 4, 10, NULL, 0));
-    expect(tp_update_part(db, txn, "part", 4, 9, "ab", 2), TP_LENGTH, "up to 1 bytes from byte 9");
+    expect(tp_update_part(db, txn, "part", 4, 9, "ab", 2), TP_LENGTH, "up to 1 bytes at byte 9");
     expect(tp_update_part(db, txn, "part", 4, 0, NULL, 2), TP_MISUSE, "NULL was given for a part of 2 bytes");
     expect(tp_update_part(db, txn, "none", 4, 0, "ab", 2), TP_NOTFOUND, "");
     fine(tp_update_part(db, txn, "part", 4, 0, "\0\0\0\0\0\0\0\0", 8));
     fine(tp_add(db, txn, "part", 4, 0, -2, &sum));
     fine(tp_add(db, txn, "part", 4, 0, 2, NULL));
-    expect(tp_add(db, txn, "part", 4, 3, 1, &sum), TP_LENGTH, "up to 7 bytes from byte 3");
+    expect(tp_add(db, txn, "part", 4, 3, 1, &sum), TP_LENGTH, "up to 7 bytes at byte 3");
     expect(tp_add(db, txn, "none", 4, 0, 1, &sum), TP_NOTFOUND, "");
     fine(tp_get(db, txn, "part", 4, &value));
     if (sum != -2 || memcmp(value.data, "\0\0\0\0\0\0\0\0ab", 10) != 0)
