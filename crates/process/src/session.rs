@@ -10,6 +10,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
+use std::sync::atomic::{compiler_fence, Ordering};
 use std::time::Duration;
 
 use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
@@ -247,6 +248,8 @@ impl Session {
         let depth = self.tree_depth.get();
         if depth == 0 {
             self.slot.tree_epoch.publish(self.processes.0.header.tree_epoch.load());
+            // The compiler moves no read of a page before the store. The barrier of T2 stops the processor.
+            compiler_fence(Ordering::SeqCst);
         }
         failpoint("session: in a tree");
         self.tree_depth.set(depth + 1);

@@ -335,7 +335,8 @@ impl Database {
     pub(crate) fn last_leaf_for(&self, key: &[u8]) -> Option<u32> {
         // Relaxed: hints. Their user checks the page.
         let number = self.last_leaf.load(Ordering::Relaxed);
-        let may_have = number != 0 && key_start(key) >= self.last_leaf_start.load(Ordering::Relaxed);
+        // Not with an equal start: where all keys begin with the same bytes, each change would latch the last leaf.
+        let may_have = number != 0 && key_start(key) > self.last_leaf_start.load(Ordering::Relaxed);
         may_have.then_some(number)
     }
 

@@ -34,16 +34,19 @@ pub fn set_level(page: &mut [u8], level: u8) {
     page[LEVEL_AT] = level;
 }
 
-/// Whether the page was never made, so that its bytes are zeros. If a session has died while it made the page, the bytes
-/// that it stored are those that the repetition of its change stores.
+/// Returns whether the page was never made, so that its bytes are zeros. If a session has died while it made the page,
+/// the bytes that the session stored are those that the repetition of its change stores.
 #[inline]
 pub fn is_blank(page: &PageMut<'_, '_>) -> bool {
     page.lsn() == Lsn::NONE
 }
 
-/// Makes the bytes a new page: a header, and zeros.
+/// Makes the bytes a new page: a header, and zeros. The page keeps its LSN until the change is complete: by the LSN a
+/// repetition of the change after a death sees that the page was used before ([`is_blank`]).
 pub fn make_new(page: &mut [u8], file: u32, number: u32, kind: u8, level: u8) {
-    let header = PageHeader::new(PageId::new(FileId::new(file), PageNo::new(number)), kind, level);
-    page.fill(0);
-    page[..size_of::<PageHeader>()].copy_from_slice(header.as_bytes());
+    let mut header = PageHeader::new(PageId::new(FileId::new(file), PageNo::new(number)), kind, level);
+    header.page_lsn = PageHeader::of(page).page_lsn;
+    let (head, rest) = page.split_at_mut(size_of::<PageHeader>());
+    head.copy_from_slice(header.as_bytes());
+    rest.fill(0);
 }

@@ -13,6 +13,7 @@
 //! future snapshot sees the change that made the ghost or replaced the chain (`Managers::reclaim_horizon`).
 
 use std::cell::OnceCell;
+use std::ops::Range;
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;
@@ -235,12 +236,12 @@ pub(crate) fn is_dead(node: &Node<'_>) -> bool {
 /// passes, so a queue whose first record is taken again and again would lock more and more of them.
 const RUN: usize = 16;
 
-/// Returns whether a run of ghosts begins at a slot, and no snapshot needs the first ghost.
+/// Returns whether the slots begin with a run of ghosts, and no snapshot needs the first ghost.
 #[inline]
-pub(crate) fn is_run(access: &Access<'_>, node: &Node<'_>, slot: usize) -> bool {
+pub(crate) fn is_run(access: &Access<'_>, node: &Node<'_>, slots: Range<usize>) -> bool {
     let ghost = |slot| node.record(slot).filter(Record::is_ghost);
-    let Some(first) = ghost(slot) else { return false };
-    (slot + 1..slot + RUN).all(|slot| ghost(slot).is_some()) && is_seen_by_all(access, first.lsn)
+    let Some(first) = ghost(slots.start) else { return false };
+    slots.len() >= RUN && slots.take(RUN).all(|slot| ghost(slot).is_some()) && is_seen_by_all(access, first.lsn)
 }
 
 /// Returns whether a deletion has left only ghosts on a leaf that can be unlinked. A session then has to clean the leaf

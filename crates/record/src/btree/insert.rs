@@ -25,6 +25,7 @@ use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
 use crate::page::node::Node;
+use crate::page::rebuild::Frame;
 use crate::page::slotted::SplitKey;
 use crate::pages::{rank, Pages, Visit};
 use crate::Result;
@@ -130,7 +131,7 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
                 return Ok(Err(missing));
             }
         }
-        if slot == node.count() && node.right().is_none() {
+        if slot == node.count() && node.right().is_none() && !Frame::may_be_cut(node.low(), node.page_bytes()) {
             wanted.access.database.note_last_leaf(number, node.low());
         }
         let bytes = node.record_need(wanted.key.len(), stored_bytes);

@@ -334,6 +334,19 @@ proptest! {
 }
 
 #[test]
+fn a_used_page_is_made_new_again_after_a_death_in_the_middle() {
+    let mut page = vec![0xee; 4096];
+    page[8..16].copy_from_slice(&5_u64.to_le_bytes());
+    let mut blank = vec![0; 4096];
+    // The session dies before the page is complete; the repair repeats the change.
+    drop(make_new(&mut PageMut::detached(&mut page), (1, 2), 0, &Frame::default()).unwrap());
+    for page in [&mut page, &mut blank] {
+        make_new(&mut PageMut::detached(page), (1, 2), 0, &Frame::default()).unwrap().finish().unwrap();
+    }
+    assert_eq!(page[16..], blank[16..]);
+}
+
+#[test]
 fn a_page_that_is_closed_has_the_records_the_fences_and_the_free_bytes_of_a_page_written_again() {
     for (shared, low) in [(0, &b""[..]), (1, b"k"), (6, b"key/00"), (30, b"key/00")] {
         let mut leaves = Leaves::new();

@@ -415,14 +415,14 @@ impl<'a> BtreeWalk<'a> {
             {
                 return Ok(Attempt::Clean(number, node.left()));
             }
+            let end = end_within(&node, &self.range);
             // Before the locks on the ghosts: a locked ghost stays.
-            if self.may_clean(number) && ghosts::is_run(&self.access, &node, slot) {
+            if self.may_clean(number) && ghosts::is_run(&self.access, &node, slot..end) {
                 return Ok(Attempt::Tidy(number));
             }
             if let Some(missing) = self.lock_page(number, granularity)? {
                 return Ok(missing);
             }
-            let end = end_within(&node, &self.range);
             while slot < end {
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, crossed)? {
                     return Ok(missing);

@@ -199,8 +199,7 @@ pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<Sha
     Err(lost(pages))
 }
 
-/// Returns the leaf whose range holds `key`, latched exclusively. The pages above were latched shared. The fast path is
-/// tried first, as by [`at_leaf`].
+/// Returns the leaf whose range holds `key`, latched exclusively. Tries the fast path first, as [`at_leaf`] does.
 #[inline]
 pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
     match leaf_exclusive_now(pages, key) {
@@ -244,8 +243,9 @@ fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage
 }
 
 /// Calls `look` with the number and the contents of the leaf whose range holds `key`, and with the place of the key as
-/// [`Node::find`] returns it. Returns the leaf, latched exclusively, and the answer. The usual way down alone is taken,
-/// as by [`at_leaf`]: no page is read. Returns `None` if that is not enough, or if `look` does.
+/// [`Node::find`] returns it. Returns the leaf, latched exclusively, and the answer. Takes only the usual way down, as
+/// [`at_leaf`] does, and waits for the leaf's latch. Returns `None` if that way does not lead to the key, or if `look`
+/// does.
 #[inline(always)]
 pub(crate) fn at_leaf_exclusive_now<'a, R>(
     pages: &Pages<'a>,
@@ -258,7 +258,11 @@ pub(crate) fn at_leaf_exclusive_now<'a, R>(
         true => ROOT,
         false => leaf_number_now(pages, key)?,
     };
-    let leaf = pages.exclusive_now(number, 0)?;
+    let leaf = match pages.exclusive_now(number, 0) {
+        Some(leaf) => leaf,
+        // The caller's other way reports an error.
+        None => pages.exclusive(number, 0).ok()?,
+    };
     let node = Node::over(&leaf).filter(|node| node.is_leaf() && is_on_way(node, key));
     database.note_root_is_leaf(number == ROOT && node.is_some());
     let node = node?;

@@ -303,7 +303,8 @@ pub fn close(page: &mut PageMut<'_, '_>, frame: &Frame) -> Result<(), Damage> {
         Some(last) => common_prefix(node.key(0).suffix, node.key(last).suffix).saturating_sub(cut),
     };
     let skip = worth_skipping(shared);
-    let garbage = header.garbage_bytes.get().checked_add(u32::try_from(cut * count).map_err(|_| too_small())?);
+    let garbage = header.garbage_bytes.get();
+    garbage.checked_add(u32::try_from(cut * count).map_err(|_| too_small())?).ok_or_else(damaged)?;
     header.left = frame.left.into();
     header.right = frame.right.into();
     header.flags = frame.flags.into();
@@ -311,24 +312,27 @@ pub fn close(page: &mut PageMut<'_, '_>, frame: &Frame) -> Result<(), Damage> {
     header.prefix_bytes = number(prefix)?.into();
     header.high_bytes = number(frame.high.len())?.into();
     header.skip_bytes = number(skip)?.into();
-    header.garbage_bytes = garbage.ok_or_else(damaged)?.into();
     let length = page.bytes().len();
     let bytes = page.range(0..length);
+    let mut cut_bytes = 0;
     // The last slot first: each slot moves up, to a place that no slot needs any more.
     for index in (0..count).rev() {
         let slot = Slot::read_from_bytes(&bytes[old_at + SLOT_BYTES * index..][..SLOT_BYTES]);
         let mut slot = slot.map_err(|_| damaged())?;
         let (at, key_bytes) = (usize::from(slot.offset.get()), usize::from(slot.key_bytes.get()));
         let cell = bytes.get_mut(at..at + LEAF_CELL_HEAD + key_bytes).ok_or_else(damaged)?;
-        let suffix_bytes = key_bytes.checked_sub(cut).ok_or_else(damaged)?;
+        // Only a key that a wild store has shortened has fewer bytes.
+        let cut = cut.min(key_bytes);
+        cut_bytes += cut;
         let head = *cell.first_chunk::<LEAF_CELL_HEAD>().ok_or_else(damaged)?;
         cell[cut..cut + LEAF_CELL_HEAD].copy_from_slice(&head);
         let suffix = &cell[LEAF_CELL_HEAD + cut..];
         slot.head = head_of(suffix.get(skip..).unwrap_or_default()).into();
         slot.offset = number(at + cut)?.into();
-        slot.key_bytes = number(suffix_bytes)?.into();
+        slot.key_bytes = number(key_bytes - cut)?.into();
         bytes[new_at + SLOT_BYTES * index..][..SLOT_BYTES].copy_from_slice(slot.as_bytes());
     }
+    header.garbage_bytes = (garbage + u32::try_from(cut_bytes).map_err(|_| too_small())?).into();
     store_fences(bytes, &frame.high, &frame.low);
     bytes[HEADER_AT..FENCES_AT].copy_from_slice(header.as_bytes());
     Ok(())
