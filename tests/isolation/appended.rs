@@ -3,8 +3,8 @@
 //!
 //! An append to a `Multi` or a `List` reports no order, but a read shows the values in the order of the transactions
 //! that appended them. The record number of a `Recno` is chosen without a lock, so the numbers are not in the order of
-//! the transactions (PROTOCOLS K3). Therefore the checker treats the records of the `Recno` as rows, which a scan finds
-//! or does not find, and the entries of the index as well.
+//! the transactions (PROTOCOLS K3). Therefore the checker treats the records of the `Recno`, and the entries of the
+//! index, as rows, which a scan finds or does not find.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

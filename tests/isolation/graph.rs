@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The reason that one transaction (here "the first") comes before another transaction (here "the second").
+/// The reason why one transaction ("the first" below) comes before another transaction ("the second").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// The second replaced a version that the first wrote.
@@ -93,7 +93,7 @@ impl Graph {
         }
         let to = u32::try_from(to).expect("histories have fewer than 2^32 transactions");
         let edges = &mut self.edges[from];
-        // Drops most repetitions: they follow each other.
+        // Ignores most repetitions: equal dependencies are usually added one after the other.
         if edges.last().is_some_and(|last| last.to == to && last.kind == kind && last.object == object) {
             return;
         }

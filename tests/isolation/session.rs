@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use libtp::{Db, Durability, Env, Error, Granularity, Reader, Snapshot, Txn};
 
-/// If a step has not ended after this time, it is taken to wait.
+/// If a step has not ended after this time, the test assumes that the step waits.
 const WAIT: Duration = Duration::from_millis(80);
-/// If a step has not ended after this time, it is taken to hang.
+/// If a step has not ended after this time, the test fails: the step hangs.
 const HANG: Duration = Duration::from_secs(30);
 
 /// One step of a script. Keys and values are words.

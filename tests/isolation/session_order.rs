@@ -1,5 +1,5 @@
-//! Session order: if a session has seen a commit, or another session that has seen it has reported the commit to it,
-//! the session never sees an older state, in any way of reading.
+//! Session order: if a session has seen a commit, or has got a report of the commit from another session that has seen
+//! it, the session never sees an older state, in any way of reading.
 //!
 //! A process counts a number up. Each of its transactions changes the number in a record with an index, in a value of
 //! a key and in a segment of memory. Depending on the test, its commits are answered at once or when they are on disk.

@@ -12,8 +12,8 @@ const WRITERS: usize = 3;
 /// Adds one to both pages.
 fn add(env: &Env, file: &PageFile, other: &PageFile) -> Result<()> {
     env.run(|txn| {
-        // Locks another database first. Then the session may take a new intent lock while its kept intent lock on
-        // `file` is being revoked.
+        // Locks another database first. So the session may check its kept intent lock on `other` again, and learn the
+        // new epoch, while its kept intent lock on `file` is being revoked.
         other.lock(txn, 0, PageLock::Read)?;
         for page in [0, 1] {
             file.lock(txn, page, PageLock::Write)?;

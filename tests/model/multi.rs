@@ -24,8 +24,8 @@ enum Step {
     PutAt(u8, u8, u16),
     /// Moves a cursor from a key to the next and to the previous key.
     Around(u8),
-    /// Reads a range in both directions, with or without its upper bound. Then reads the keys with the lower bound as
-    /// prefix.
+    /// Reads a range in both directions, with or without its upper bound. Then reads the keys of which the step's first
+    /// key is a prefix.
     Range(u8, u8, bool),
     DeleteRange(u8, u8, bool),
 }

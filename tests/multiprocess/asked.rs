@@ -1,4 +1,4 @@
-//! The checks at the beginning and end of a call (docs/design/0023). Each of these tests fails if one check is left
+//! The checks at the beginning and end of a call (docs/design/0023). Each of these tests fails if its check is left
 //! out. Tests of the check for a fork are in `forks.rs`. `barrier.rs` tests a commit that coincides with the
 //! declaration that memory is broken.
 

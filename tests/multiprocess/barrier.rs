@@ -14,9 +14,11 @@ use libtp_sim::Random;
 use libtp_tests::sizes;
 use rio::{Region, Word};
 
-/// The report of the committing session, which has not seen that memory is broken.
+/// The report of the first test's committing session that it has not seen that memory is broken, and of the second
+/// test's visiting session that it has not found the page.
 const UNSEEN: u64 = 1;
-/// The report of the committing session, which has seen that memory is broken.
+/// The report of the first test's committing session that it has seen that memory is broken, and of the second test's
+/// visiting session that it has found the page.
 const SEEN: u64 = 2;
 
 fn wait_until(ready: impl Fn() -> bool) {
@@ -76,8 +78,8 @@ fn a_declaration_of_broken_memory_and_a_commit_see_each_other() {
 }
 
 /// A session enters a tree, and then finds a page, without a fence in between. Another unlinks the page, and then asks
-/// which sessions are in a tree (PROTOCOLS T2). One of them must see the other. Otherwise the page is used again, and the
-/// first session reads another page in its place.
+/// which sessions are in a tree (PROTOCOLS T2). One of them must see the other. Otherwise the page is used again, and
+/// the first session reads another page in its place.
 #[test]
 fn a_visit_that_finds_a_page_is_seen_before_the_page_is_freed() {
     let region = Region::anonymous(1 << 24).unwrap();

@@ -65,7 +65,7 @@ enum Of {
 /// The way in which a backup replaces the files.
 #[derive(Clone, Copy, Debug)]
 enum Restored {
-    /// It is copied over the existing files, which keep their inodes.
+    /// The backup is copied over the existing files, which keep their inodes.
     Over,
     /// The files are removed, and then the backup is copied.
     Substitute,

@@ -11,7 +11,7 @@ use libtp_tests::transfers::{acknowledgement, TransferId};
 
 use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 
-/// Does work that may wait for other processes, but must end in time.
+/// Runs work that may wait for other processes, but must end in time.
 ///
 /// # Panics
 /// If the work does not end in time.
@@ -22,7 +22,7 @@ pub fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 
     done.recv_timeout(hang()).unwrap_or_else(|error| panic!("{what} did not end in time: {error}"))
 }
 
-/// If an order has no answer after this time, the process is taken to wait.
+/// If an order has no answer after this time, the test assumes that the process waits.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// A process that has the environment open.

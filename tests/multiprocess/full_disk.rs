@@ -104,7 +104,7 @@ fn puts_fill_the_disk_and_deletes_succeed_on_the_full_disk() {
 }
 
 /// Right after a checkpoint, a second checkpoint would free too little to be worthwhile. A put that needs room must
-/// succeed without it, with the blocks that the first checkpoint has kept.
+/// succeed without a second checkpoint, with the blocks that the first checkpoint has kept.
 #[test]
 fn puts_succeed_right_after_a_checkpoint_that_freed_nothing() {
     alone("full_disk::puts_succeed_right_after_a_checkpoint_that_freed_nothing", || {

@@ -1,8 +1,8 @@
 //! Pages that are read without their latches while the session that changes them dies, and its repairer dies too
 //! (docs/design/0022).
 //!
-//! The doubt: a reader believes a page that has half a change. The bytes of a page are a function of its number and of
-//! its LSN. So two looks at the same page and LSN must have found the same bytes.
+//! The tested fault: a reader accepts a page with half of a change. A page's number and LSN determine its bytes. So two
+//! reads of the same page with the same LSN must return the same bytes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::crew::Member;
 
 /// Number of keys at first.
 const KEYS: u32 = 300;
-/// Pages that are looked at: all that the tree ever has.
+/// Pages that are read: all pages that the tree ever has.
 const PAGES: std::ops::Range<u32> = 1..120;
 const PAGE_BYTES: usize = 8192;
 /// The writer stops, and then dies, at each of these places: from the first store to a page to its latch.
@@ -36,12 +36,12 @@ const REPAIRS: [&str; 4] = [
     "repair: counts even, latches held",
 ];
 
-/// All pages that were believed: page, LSN and contents.
+/// All pages that were accepted: page, LSN and contents.
 #[derive(Default)]
 struct Seen(HashMap<(u32, u64), Vec<u64>>);
 
 impl Seen {
-    /// Looks at a page. Returns whether the page could be believed.
+    /// Reads a page without its latch. Returns whether the page was accepted.
     fn look(&mut self, buffers: &BufferManager, file: FileId, page: u32) -> bool {
         let Some(glance) = buffers.glance(PageId::new(file, PageNo::new(page))) else { return false };
         let bytes = glance.bytes();
@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-/// A thread that looks at all pages until [`Looker::end`].
+/// A thread that reads all pages until [`Looker::end`].
 struct Looker {
     is_over: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<u64>,
@@ -121,7 +121,7 @@ fn die_at(place: &str, repair: Option<&str>) {
     let value = vec![b'v'; 500];
     writer_env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &value))).unwrap();
     drop((table, writer_env));
-    // This process only looks on, and repairs nothing.
+    // This process only reads, and repairs nothing.
     let own = Settings { no_background: true, ..Settings::default() };
     let env = Env::builder().settings(own).open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -137,7 +137,7 @@ fn die_at(place: &str, repair: Option<&str>) {
     writer.ask(&format!("arm {place}!stop"));
     change(&mut writer, &env, 100);
     assert!(is_a_process_stopped(&env), "{place} is not reached");
-    // Time to look at the page as the writer has left it.
+    // Gives the reader time to read the page as the writer has left it.
     std::thread::sleep(Duration::from_millis(20));
     writer.kill();
     writer.wait();

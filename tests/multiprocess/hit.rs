@@ -152,7 +152,7 @@ fn a_reader_of_the_log_learns_that_its_words_were_hit() {
     let table = env.btree("table").unwrap();
     env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
     let header = words(&env, "log header");
-    // The damaged word `POISON` is met by the search for dead sessions that follows.
+    // The search for dead sessions that follows reads the damaged word `POISON`.
     [TAIL, POISON].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
     let told = env.log_records(0, |_| true);
     assert!(matches!(told, Err(libtp::Error::Panicked { .. } | libtp::Error::Rebuilt)), "{told:?}");

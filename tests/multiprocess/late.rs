@@ -1,5 +1,6 @@
-//! A process is stopped while it holds a latch or has a role, and other processes leave. They do not wait for it
-//! without end: sessions that they cannot end are repaired later as if they had died. No commit is lost.
+//! A process is stopped while it holds a latch or has a role, and other processes leave. The leaving processes do not
+//! wait for the stopped process for ever: sessions that they cannot end are repaired later, as if the sessions had
+//! died. No commit is lost.
 
 use std::time::{Duration, Instant};
 

@@ -244,7 +244,7 @@ fn memory_of_a_deleted_environment_is_not_used_by_a_new_environment_in_the_same_
     assert!(!region.exists());
 }
 
-/// Sets the flag when dropped, also if the test fails. Without the flag, the threads would not end.
+/// Sets the flag when dropped, also if the test fails. The flag ends the threads.
 struct EndOf<'d>(&'d AtomicBool);
 
 impl Drop for EndOf<'_> {

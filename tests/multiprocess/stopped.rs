@@ -36,7 +36,7 @@ fn a_stopped_process_is_waited_for_and_never_counts_as_dead() {
         crew[victim].stop();
         told.extend(crew.iter().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
-        // Perhaps no session waits for the victim's locks, so no session searches for dead processes. An opening always
+        // If no session waits for the victim's locks, no session searches for dead processes. An opening always
         // searches for them.
         let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "a stopped process was taken for dead");

@@ -26,7 +26,7 @@ fn a_half_made_update_is_made_again_though_two_repairers_die_in_its_redo() {
 }
 
 /// The log record of a half-made update is only in the memory, and its page still has the old LSN, so the write-ahead
-/// rule does not keep the page from the disk. Only the order of the repair's steps does (PROTOCOLS D4).
+/// rule does not prevent a write of the page. Only the order of the repair's steps prevents it (PROTOCOLS D4).
 #[test]
 fn a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Other users. Exactly the users with access to the directory may use the environment, whichever of them made its
-//! files. A stranger can neither attach nor block other users. The tests need root's rights, to run processes as other
-//! users; otherwise they are skipped with a message.
+//! Other users. Exactly the users with access to the directory may use the environment, whichever user made its files.
+//! A stranger can neither attach nor block other users. The tests need root's rights, to run processes as other users;
+//! otherwise they are skipped with a message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{chown, lchown, symlink, MetadataExt, PermissionsExt};

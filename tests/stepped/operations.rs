@@ -116,7 +116,7 @@ impl Operation {
         }
     }
 
-    /// Returns the changes that are there if the transaction commits.
+    /// Returns the changes that survivors must find if the transaction commits.
     pub fn edits(self, nth: u64) -> Vec<Edit> {
         match self {
             Abort | RollBack => Vec::new(),

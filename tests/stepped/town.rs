@@ -105,8 +105,8 @@ impl Town {
         Ok(death)
     }
 
-    /// Lets a process die in the operation before the event `first`, and then the process that repairs it before the
-    /// event `at` of the repair. Then the survivors must continue. Returns the second death.
+    /// Lets a process die in the operation before the event `first`. Then a second process repairs the dead process,
+    /// and dies before the event `at` of the repair. Then the survivors must continue. Returns the second death.
     ///
     /// # Errors
     /// The failure, with the places of the deaths.

@@ -1,8 +1,9 @@
 //! The bank in libtp, through its public interface only: accounts, tellers and branches in B-trees, the history in a
 //! recno database.
 //!
-//! A transfer changes a balance by one call, `add`, which takes the exclusive lock at once. So a transfer never
-//! upgrades a lock, unless [`Libtp::reading_first`] asks for that. Keys are ids of four big-endian bytes.
+//! A transfer changes a balance by one call, `add`, which takes the exclusive lock before it reads the balance. So a
+//! transfer never upgrades a lock, unless [`Libtp::reading_first`] asks for that. Keys are ids of four big-endian
+//! bytes.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The history of a bank before a run. It shows which client numbers earlier runs used.
+//! The history of a bank before a run. The history has the client numbers that earlier runs used.
 
 use crate::audit::next_client;
 use crate::engine::Engine;

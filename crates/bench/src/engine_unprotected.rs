@@ -2,9 +2,9 @@
 //!
 //! NOTP is libtp with neither locks nor log, used by one thread. Its pages are written twice and synced, as protected
 //! pages are, or written once and not synced. FLOCK holds a flock(2) on a file during each transaction, and nothing is
-//! durable. FSYNC has no locks and syncs four files at each commit. In the paper these are the bank's files. Here the
-//! page cache would write each page twice, so FSYNC writes a page into each of four other files, and syncs them: the
-//! least cost of writing the changed pages.
+//! durable. FSYNC has no locks and syncs four files at each commit. In the paper, the four files are the bank's. Here
+//! the page cache would write each page of the bank's files twice. So FSYNC writes a page into each of four other
+//! files, and syncs them. This is the least cost of writing the changed pages.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -24,7 +24,7 @@ const PAGE: usize = 8192;
 const PAGES: u64 = 1024;
 const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-history"];
 
-/// What replaces the protection by locks and log.
+/// The replacement of the protection by locks and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Substitute {
     /// NOTP: no replacement.

@@ -128,7 +128,7 @@ pub struct MemorySettings {
     pub is_striped: bool,
     /// Whether one thread also measures, for half of the time, how long each transaction takes until it is safe.
     pub times_responses: bool,
-    /// Approximate duration.
+    /// The approximate duration of the run.
     pub time: Duration,
 }
 

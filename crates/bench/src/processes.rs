@@ -162,7 +162,7 @@ pub fn serve_client(
         match outcome {
             Ok(report) => tell(&Answer::Report(report)),
             Err(error) => {
-                // The client's error is returned, also if the parent cannot be told.
+                // The client's error is returned, also if the message to the parent fails.
                 tell(&Answer::Error(error.to_string())).ok();
                 Err(error)
             }

@@ -8,7 +8,7 @@
 //!    again until it is committed or the time is up.
 //! 2. A client reads the clock once for each committed transaction: the end of a transaction is the beginning of the
 //!    next.
-//! 3. All clients have their session before a client sends its first transfer.
+//! 3. No client sends its first transfer before all clients have a session.
 //! 4. The counted transactions ended in one window that all clients share (`window`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -84,7 +84,7 @@ pub extern "C" fn tp_segment_open_at(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_segment_close(segment: Handle<MemorySegment>) -> c_int {
-    c_call("tp_segment_close", || segment.close("end the transactions that have joined it first"))
+    c_call("tp_segment_close", || segment.close("first end the transactions that have joined it"))
 }
 
 /// See `libtp.h`.

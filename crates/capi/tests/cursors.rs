@@ -30,7 +30,7 @@ fn seed_and_runs() -> (u64, u64) {
 /// A function that takes the answer to the last command, and returns the next command, or `None` at the end.
 type Talk<'t> = &'t mut dyn FnMut(&str) -> Option<String>;
 
-/// The place of a model's cursor.
+/// The position of a model's cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stands {
     Nowhere,

@@ -22,7 +22,7 @@ struct Kill {
     /// The time until another process's next commit. Reports come out of order, so a later report may have a shorter
     /// time.
     next: Option<u64>,
-    /// The time until the latest survivor so far has committed again.
+    /// The time until the last of the survivors so far has committed again.
     all: u64,
     /// Survivors that have not committed again.
     missing: Vec<u32>,

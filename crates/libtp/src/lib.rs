@@ -53,8 +53,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Integers, strings, bytes, options and tuples are keys and values. With the feature `serde`, so is any type that serde
-//! knows, as a value (`Serde`).
+//! Integers, strings, bytes, options and tuples are keys and values. With the feature `serde`, a value may have any
+//! type that serde knows (`Serde`).
 //!
 //! **Bytes.** Below the tables are databases of bytes: [`Db`], a B-tree ([`Env::btree`]) or a hash file ([`Env::hash`]);
 //! [`Multi`], several values a key; [`Recno`] and [`List`], records by number. An [`Index`] finds records by keys that a
@@ -84,9 +84,10 @@
 //! a crash.
 //!
 //! **What goes wrong.** [`Error`] has a variant for each case in which a program acts differently.
-//! [`Error::is_retryable`] says whether running the transaction again may help, which [`Env::run`] does by itself. A lock
-//! timeout names the transaction and the process that hold the lock. Damage names file and page ([`Damage`]). A program's
-//! own errors end a transaction with [`Env::try_run`]; a part that may fail alone is a [`Savepoint`] or [`Txn::nested`].
+//! [`Error::is_retryable`] says whether running the transaction again may help, which [`Env::run`] does by itself. A
+//! lock timeout names the transaction and the process that hold the lock. Damage names file and page ([`Damage`]). A
+//! program's own errors end a transaction with [`Env::try_run`]; a part of a transaction that may fail by itself is a
+//! [`Savepoint`] or [`Txn::nested`].
 //!
 //! **Opening.** [`Env::create`] refuses an environment that exists, [`Env::open`] one that does not;
 //! [`Env::open_or_create`] suits programs of which any may be first. [`Env::open_read_only`] refuses every change of data.

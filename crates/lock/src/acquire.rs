@@ -7,7 +7,7 @@
 //! Latches: one bucket (rank 60). Before that, if the locker has no free slot, the slab (62), with no other latch held.
 //!
 //! If we die here: before the section is closed, the lock counts as not requested. After the close, the locker has the
-//! request, granted or waiting, and the repairer finds the request on the locker's stack.
+//! request, granted or waiting, on its stack, where the repairer finds the request.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -41,8 +41,8 @@ impl Ask<'_> {
 
 impl LockManager {
     /// Takes a lock: the paper's `lock`. If the locker holds the lock in a mode that covers `mode`, nothing changes. If
-    /// it holds the lock in another mode, that mode is traded for the weakest mode that covers both, ahead of all
-    /// waiters.
+    /// the locker holds the lock in another mode, converts the lock to the weakest mode that covers both modes; the
+    /// conversion is granted before all waiting requests.
     ///
     /// With every `wait` except [`Wait::No`] the call may sleep, so the caller holds no latch.
     ///
@@ -105,8 +105,8 @@ impl LockManager {
         }
     }
 
-    /// Takes a lock if the call need not wait: the only way while a latch is held, and the only way to escalate
-    /// (PROTOCOLS K2).
+    /// Takes a lock if the call need not wait. Callers that hold a latch, and callers that escalate (PROTOCOLS K2),
+    /// must take locks by this call.
     ///
     /// # Errors
     /// As [`LockManager::lock`] with [`Wait::No`].
@@ -144,7 +144,7 @@ impl LockManager {
     }
 
     /// Takes a lock on an object that no locker has, under the latch. The word has FAT, but no name of the word has a
-    /// queue; so the word gets an owner again.
+    /// queue, so this locker becomes the owner of the word.
     fn lock_thin_latched(&self, ask: &Ask<'_>, place: Place) {
         ask.slot.note_thin(ask, self.table.request(place), place);
         before_store();
@@ -260,7 +260,7 @@ fn may_join(queue: Queue<'_>, mode: Mode) -> Option<Summary> {
     {
         return Some(summary.with(mode.bit()));
     }
-    // The summary may have bits of modes that are gone.
+    // The summary may have bits of modes that were released, so the queue itself is read.
     let granted = queue.granted();
     (granted & mode.conflicts() == 0).then(|| Summary::new(granted | mode.bit(), false))
 }

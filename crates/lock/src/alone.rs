@@ -1,7 +1,7 @@
 //! Locks that no other locker wants: taken, changed and released by one swap of a word (`thin.rs`), without a latch.
 //!
-//! If we die here: the request is on the stack before the word has its place, so the repairer finds each word with the
-//! stack. A thin request that is not in its word is not held.
+//! If we die here: the request is on the stack before the word has its place, so the repairer finds each word from a
+//! stack. A thin request whose word does not have its place is not held.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
@@ -16,7 +16,7 @@ use crate::table::Table;
 use crate::thin::Thin;
 use crate::LockManager;
 
-/// A locker's own lock on a name, as far as the word of the name shows it.
+/// A locker's own lock on a name, according to the word of the name.
 #[derive(Clone, Copy)]
 pub(crate) enum OwnLock {
     /// The locker has no lock on the name.
@@ -153,8 +153,8 @@ impl LockManager {
     /// Returns whether certainly no other locker has the object or waits for it.
     #[inline]
     pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
-        // One acquire load is enough: a scanner that swapped the word earlier has released the latch of its leaf since
-        // then.
+        // One acquire load is enough: a scanner that swapped the word before this load has since released the latch of
+        // its leaf.
         let seen = self.table.word(ask.mixed).load();
         !seen.may_be_for(ask.mixed) || self.table.is_own(ask, seen)
     }

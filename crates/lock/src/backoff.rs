@@ -1,10 +1,10 @@
 //! Pauses before a transaction begins: a victim of a deadlock pauses, and under contention a locker takes a lane.
 //!
 //! Without a pause, a victim would ask for the same locks at once, get shared locks together with the other locker of
-//! the deadlock, and meet that locker in the next deadlock. So the victim's next transaction begins after a pause,
-//! which is twice the last pause if that pause was not long ago. The other locker does not pause: one of the two must
-//! continue. The victim holds nothing during the pause, so no other session waits for it, and no commit is answered
-//! late. For lanes see `lanes.rs`.
+//! the deadlock, and deadlock with that locker again. So the victim's next transaction begins after a pause. If the
+//! victim's last pause was not long ago, the new pause is twice as long. The other locker does not pause, because one
+//! of the two must continue. The victim holds nothing during the pause, so no other session waits for it, and no commit
+//! is answered late. For lanes see `lanes.rs`.
 
 use std::time::Duration;
 

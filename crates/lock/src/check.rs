@@ -75,7 +75,7 @@ impl LockManager {
         Ok(census)
     }
 
-    /// Checks a bucket. Returns its part of all names, of 2^32.
+    /// Checks a bucket. Returns the bucket's share of all names, in units of 2^-32.
     fn check_bucket(&self, number: u32, queued: &mut HashMap<Place, u32>, census: &mut Census) -> Result<u64, Broken> {
         let bucket = self.table.bucket(number);
         let level = bucket.level.get();

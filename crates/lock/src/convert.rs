@@ -3,9 +3,9 @@
 //! Paper: LIBTP 3.2.3, *lock_upgrade* and *lock_downgrade*, "which allow the caller to atomically trade a lock of one
 //! type for a lock of another".
 //!
-//! A conversion never queues after other requests. It waits in its place among the granted requests until conflicting
-//! modes are released, and later requests wait after it. So a reader that wants to write is not starved. Two readers
-//! that want to write the same object are a deadlock, which is found like any other deadlock.
+//! A conversion never queues after other requests. It waits among the granted requests until conflicting modes are
+//! released, and later requests wait for it. So a reader that wants to write is not starved. Two readers that want to
+//! write the same object are a deadlock, which is found like any other deadlock.
 //!
 //! If we die here: the lock is held in its old mode or, once the section is closed, in its new mode.
 
@@ -132,7 +132,7 @@ impl LockManager {
         queue.of_locker(locker.0).and_then(|(_, own)| own.state.get().granted())
     }
 
-    /// Returns whether no locker holds the object or waits for it, at this moment. True is certain.
+    /// Returns whether no locker holds the object or waits for it, at this moment. True is certain; false may be wrong.
     #[inline]
     pub fn is_free(&self, session: &Session, name: LockName) -> bool {
         let mixed = name.mixed();

@@ -6,14 +6,15 @@
 //! another session's conversion of the same lock. By default the search follows only the session's own wait; with
 //! [`Detect::Every`] it covers the whole table once in each period, as in the paper.
 //!
-//! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are seen one after the other,
-//! and then all are seen again with the same numbers, there was a moment in between at which all these waits lasted.
-//! During one wait, a locker's held locks do not change, and neither do the waiters before it in the queue. Its
-//! blockers can change in only one way: the holder releases the lock, and another locker overtakes (`overtake.rs`). So
-//! the second reading also checks the blockers. Therefore the circle existed at that moment, and it ends only if a
-//! member gives up.
+//! Why a circle that was seen twice is a deadlock. Each wait has a number. If the search reads all waits of a circle
+//! one after the other, and then reads all of them again with the same numbers, all these waits lasted at the moment
+//! between the two readings. During one wait, a locker's held locks do not change, and neither do the waiters before it
+//! in the queue. The blockers of the wait can change in only one way: the holder releases the lock, and another locker
+//! overtakes (`overtake.rs`). So the second reading also checks the blockers. Therefore the circle existed at that
+//! moment, and only a member that gives up its wait ends the circle.
 //!
-//! If we die here: another session takes the role over; a chosen victim reads the result in its own slot.
+//! If we die here: another session takes the role over; a victim that was already chosen reads the choice in its own
+//! slot.
 //!
 //! If we are stopped here: another session takes the role over too, so two sessions may search at once when this
 //! session continues. The role only saves work. Each search has its own view, and stores only numbers of waits in the

@@ -41,7 +41,8 @@ pub struct Stats {
 }
 
 impl LockManager {
-    /// Returns every request. The requests for one object are read at one moment, but not those of the whole table.
+    /// Returns every request. The requests for one object are read at one moment; the requests for different objects
+    /// are read at different moments.
     pub fn dump(&self, session: &Session) -> Vec<LockInfo> {
         let mut infos = Vec::new();
         for number in 0..self.table.header.bucket_count.load() {

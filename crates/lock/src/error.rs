@@ -16,7 +16,7 @@ pub enum Error {
         /// The mode asked for.
         mode: Mode,
     },
-    /// Lockers waited for each other in a circle, and this locker was chosen as the victim.
+    /// Lockers waited for each other in a circle, and the search for deadlocks chose this locker as the victim.
     #[error("the wait for {name} in mode {mode} closed a circle of waiting transactions (a deadlock), and this transaction was chosen as the victim. Abort it and run it again")]
     Deadlock {
         /// The object waited for.

@@ -1,5 +1,5 @@
-//! Inflation: a thin lock becomes the first request of a queue, because another locker wants a name that has the same
-//! word.
+//! Inflation: a thin lock becomes the first request of a queue, because another locker wants a lock on a name of the
+//! same word.
 //!
 //! An inflation happens under the latch of the bucket. First the session sets FAT in the word, so the owner's swaps
 //! fail. Then a section makes the owner's request the head of a queue. Last, the place of
@@ -56,7 +56,8 @@ impl Table {
             }
             before_store();
             failpoint("lock: about to mark a word");
-            // Refused if the owner has released the lock or changed its mode meanwhile, or another locker has taken it.
+            // The swap fails if the owner has released the lock or changed its mode meanwhile, or if another locker has
+            // taken the word.
             let _ = word.compare_exchange(seen, seen.with_fat());
         }
     }
@@ -101,7 +102,7 @@ impl Table {
             while let Some(place) = next.some() {
                 let head = self.request(place);
                 passed += 1;
-                // After `WALK_MAX` queues the search stops, and the answer is that there may be such a queue.
+                // After `WALK_MAX` queues the search stops and returns false: the rest may contain such a queue.
                 if passed == WALK_MAX || same_word(head.mixed.get(), mixed) {
                     return false;
                 }
@@ -140,7 +141,7 @@ fn same_word(one: u64, other: u64) -> bool {
 
 impl LockerSlot {
     /// Returns the mode in which the locker holds the lock of a request on its stack. Returns `None` if the request
-    /// waits, or is thin and its word does not name it.
+    /// waits, or is thin and its word does not have its place.
     pub(crate) fn held_mode(table: &Table, place: Place, request: &Request) -> Option<Mode> {
         let state = request.state.get();
         if !state.is_thin() {

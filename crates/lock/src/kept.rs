@@ -13,18 +13,19 @@
 //!     | marked *contended* by a waiter, under the latch: the locker takes the request out when its transaction ends
 //! ```
 //! A request is active if its bit in the locker's word `active` is set. The locker sets and clears the bit with plain
-//! stores, which cost no other processor anything. Two rules make these stores safe:
+//! stores, which slow no other processor down. Two rules make these stores safe:
 //!
 //! * A locker that checks a request under the latch *learns* it: its session notes, in private memory, the request and
 //!   the table's *epoch*. While the epoch is the same, the locker may take the lock only by its bit. It first sets the
 //!   bit and then reads the epoch.
 //! * A locker that revokes raises the epoch, waits for a barrier of all processors, and then reads the bits. So either
-//!   it sees the bit, or the other locker sees the new epoch and checks the request under the latch.
+//!   the revoking locker sees the bit, or the locker of the request sees the new epoch and checks the request under the
+//!   latch.
 //!
 //! Invariants
 //! 1. The state of a kept request changes only under the latch of its bucket.
-//! 2. An idle request is in the queue as if granted: no conflicting mode is granted while it is there. But no waiter
-//!    counts as waiting for the locker of an idle request.
+//! 2. An idle request is in the queue like a granted request: no conflicting mode is granted while it is in the queue.
+//!    But the search for deadlocks counts no waiter as waiting for the locker of an idle request.
 //! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request need not be in a queue.
 //! 4. After a kept request was learnt, the epoch rises before the request goes out of force. A contended request is not
 //!    learnt.
@@ -87,10 +88,10 @@ impl Kept<'_> {
     }
 }
 
-/// An intent lock that a transaction holds through a kept request.
+/// An intent lock that a transaction holds by a kept request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptLock {
-    /// The request's number among those that the locker keeps.
+    /// The index of the request among the locker's kept requests.
     pub index: u8,
     /// The mode held: the mode asked for, or a stronger one.
     pub mode: Mode,
@@ -110,8 +111,8 @@ pub(crate) fn kept_place(word: u64) -> Place {
     Place(word as u32)
 }
 
-/// Returns the index that the search for a name checks at this step: first the name's preferred index, then the next
-/// ones.
+/// Returns the index that the search for a name checks at this step: at first the name's preferred index, then the
+/// index after the last.
 #[inline]
 fn likely_index(mixed: u64, step: usize) -> usize {
     ((mixed >> 61) as usize + step) % KEPT
@@ -135,7 +136,7 @@ impl LockerSlot {
         None
     }
 
-    /// Returns every kept request, even if idle or revoked.
+    /// Returns every kept request, also idle and revoked requests.
     pub(crate) fn all_kept<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = Kept<'t>> {
         let words = self.kept.iter().enumerate().filter(|(_, word)| word.get() != 0);
         words.map(|(index, word)| {
@@ -191,9 +192,9 @@ impl LockManager {
         }
     }
 
-    /// Takes an intent lock that an earlier transaction of the locker took with [`LockManager::lock_kept`], as `index`
-    /// of that `epoch`. Returns false if the epoch is over; then the lock is not taken. Costs one store to a word that
-    /// other lockers seldom touch.
+    /// Takes an intent lock that an earlier transaction of the locker took with [`LockManager::lock_kept`], which
+    /// returned `index` and `epoch`. Returns false, and takes no lock, if the epoch is over. Costs one store to a word
+    /// that other lockers seldom touch.
     #[inline]
     pub fn lock_again(&self, locker: LockerId, index: u8, epoch: u64) -> bool {
         let slot = self.table.locker(locker.0);
@@ -254,7 +255,8 @@ impl LockManager {
         if !ask.mode.is_intent() {
             let mut granted = Granted::new();
             self.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
-            // Woken under the latch, which happens rarely and never waits: the code below may sleep.
+            // The sessions are woken under the latch, because the code below may sleep. This is rare, and a wake never
+            // waits.
             self.wake(&granted);
         }
         self.lock_latched(ask, latched, place, wait)?;
@@ -347,7 +349,7 @@ impl LockManager {
         }
     }
 
-    /// Makes a kept request idle, or takes it out of its queue if another locker waits for that.
+    /// Makes a kept request idle. If another locker waits for the database, takes the request out of its queue.
     pub(crate) fn idle(&self, session: &Session, slot: &LockerSlot, index: usize, granted: &mut Granted) {
         slot.note_idle(index);
         slot.all_kept(&self.table)
@@ -370,8 +372,8 @@ impl LockManager {
         self.table.header.intent_epoch.fetch_add(1);
     }
 
-    /// Ends the keeping of all requests: the locker ends, or continues in another process, which does not know the
-    /// facts that the first process learnt when it took these locks. Active requests become ordinary locks.
+    /// Ends the keeping of all requests: the locker ends, or continues in another process. The other process does not
+    /// know what the first process learnt when it took these locks. Active requests become ordinary locks.
     pub fn unkeep_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.all_kept(&self.table).for_each(|kept| self.unkeep(session, slot, kept));

@@ -55,8 +55,8 @@ impl LaneTurn {
 
 /// The note of a waiter for a lane: when its wait began, and when it last looked for a lane. Zero if it does not wait.
 ///
-/// Both are times of 16 bits, in steps of about two milliseconds. They wrap around after a minute: a session that is
-/// stopped for a minute may wrongly be given a lane once.
+/// Both are times of 16 bits, in steps of about two milliseconds. They wrap around after a minute: a session that was
+/// stopped for a minute may once get a lane although it does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaneWait(u32);
 rio::bits!(LaneWait: u32);
@@ -76,7 +76,7 @@ impl LaneWait {
 
     fn ago(moment: u32, now: u64) -> u64 {
         let ago = LaneWait::moment(now).wrapping_sub(moment) & LaneWait::MOMENTS;
-        // A moment just after `now`, which was read earlier, counts as now.
+        // `now` was read earlier, so a moment just after `now` counts as now.
         if ago > LaneWait::MOMENTS / 2 {
             0
         } else {

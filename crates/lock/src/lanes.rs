@@ -1,10 +1,10 @@
 //! Lanes: under contention, only as many transactions run at a time as there are processors.
 //!
-//! Departure from LIBTP, which admits every transaction. If more processes run than there are processors, each loses
-//! its processor in the middle of a transaction, with locks held. Other processes wait for these locks and hold locks
-//! too, and the more processes there are, the fewer locks are free. Then fewer transactions at a time get more
-//! work done: the multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by
-//! restricting concurrency" (2019).
+//! Departure from LIBTP, which admits every transaction. If more processes run than there are processors, each process
+//! loses its processor in the middle of a transaction, with locks held. Other processes wait for these locks and hold
+//! locks, too. With more processes, fewer locks are free. Then fewer concurrent transactions do more work: the
+//! multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by restricting
+//! concurrency" (2019).
 //!
 //! No single session distributes the lanes, because it might die. A session that sleeps for a lock assumes contention,
 //! so its next transactions begin in a lane. There is one lane for each processor. The session keeps
@@ -12,10 +12,10 @@
 //! and waits itself. A session that has slept neither for a lock nor for a lane for a while runs without a lane.
 //!
 //! A lane is advice: it does no harm if two sessions use one lane, or if a lane stays empty. So a lane is one word,
-//! taken by a swap. A session that searches for a lane passes on each lane whose turn is over or whose holder is away.
-//! The session that has waited longest gets such a lane; this may be another session. No session waits longer than
-//! [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits for it, and no commit
-//! is answered late.
+//! taken by a swap. A session that searches for a lane first hands on each lane whose turn is over or whose holder is
+//! away. The session that has waited longest gets the lane. It may be another session than the searching session. No
+//! session waits longer than [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits
+//! for it, and no commit is answered late.
 //!
 //! If we die here: the lane is free when the dead session's turn is over.
 
@@ -31,10 +31,10 @@ use crate::{LockManager, LockerId};
 /// The time that a waiter sleeps before it searches for a lane that was not passed on, because its holder died or is
 /// away.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
-/// A session that has slept neither for a lock nor for a lane for this long needs no lane, in microseconds.
+/// The time, in microseconds, after which a session that has slept neither for a lock nor for a lane needs no lane.
 const FORGOTTEN_AFTER: u64 = 250_000;
-/// A session that has waited this long begins without a lane, in microseconds: long enough for a thousand processes to
-/// take turns on two processors.
+/// The time, in microseconds, after which a session that waits for a lane begins without a lane: long enough for a
+/// thousand processes to take turns on two processors.
 const PATIENCE: u64 = 1_000_000;
 /// The number of lockers, without the caller, that are considered when a lane is passed on. Lockers with higher
 /// numbers get a lane only when they search for one themselves.
@@ -105,8 +105,8 @@ impl LockManager {
         slot.wants_lane.publish(LaneWait::NONE);
     }
 
-    /// Hands unneeded lanes on if the locker has no lane yet. Returns the lane that the locker has then, if any; its
-    /// turn begins now.
+    /// Hands unneeded lanes on if the locker has no lane yet. Returns the locker's lane, if it has a lane now; the turn
+    /// begins now.
     fn find_lane(&self, locker: LockerId, now: u64) -> Option<u32> {
         self.lane_of(locker.0)
             .or_else(|| {
@@ -123,8 +123,8 @@ impl LockManager {
             })
     }
 
-    /// Returns the locker's lane. Looks at all lanes: the session that handed the lane on may use more lanes than this
-    /// process.
+    /// Returns the locker's lane. Reads all lanes of the region, because the session that handed the lane on may use
+    /// more lanes than this process.
     fn lane_of(&self, locker: u32) -> Option<u32> {
         (0..LANES).find(|&number| self.lane(number).taken.load().locker() == locker)
     }
@@ -135,7 +135,7 @@ impl LockManager {
             return true;
         }
         let slot = self.table.locker(taken.locker());
-        // A holder that still waits was given the lane a moment ago and is not yet awake.
+        // A holder that is still noted as waiting got the lane a moment ago and is not awake yet.
         slot.filter.load() == 0 && slot.wants_lane.load() == LaneWait::NONE && slot.lane.load().is_long_ago(now)
     }
 

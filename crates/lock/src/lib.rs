@@ -112,8 +112,9 @@ pub struct LockManager {
     settings: Settings,
     processes: ProcessManager,
     keepers: OnceLock<Box<Keeps>>,
-    /// Distinguishes the lock table from every other lock table that this process has, or had. All handles of one table
-    /// have the same number.
+    /// Distinguishes the lock table from every other lock table that this process has, or had. In an environment, all
+    /// handles that this process has of one table have the same number; without an environment, each handle has its
+    /// own.
     number: usize,
 }
 
@@ -128,7 +129,8 @@ fn number_of(region: &Region) -> usize {
         // Relaxed: the number publishes nothing else.
         return HANDLES.fetch_add(1, Ordering::Relaxed);
     }
-    // A child of a fork inherits what its parent's threads have noted, and must not take that for its own.
+    // The process id is part of the number: a child of a fork inherits its parent's notes of open transactions
+    // (`open_here.rs`), and must not take them for its own transactions.
     let process = u64::from(std::process::id());
     let mixed = of_environment
         .iter()

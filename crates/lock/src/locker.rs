@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. `filter` has a bit for every name that the locker holds, and perhaps for further names. If the bit of a name is
-//!    zero, the locker does not hold the name. So most locks are known to be new without a search.
+//!    zero, the locker does not hold the name. So for most locks no search is needed to know that the locker does not
+//!    hold them yet.
 //! 2. One session uses a locker at a time. Other sessions only read it, change the state of its requests under the
 //!    latch of their bucket, mark `active`, and store `victim`.
 //!
@@ -36,9 +37,9 @@ shared! {
         pub(crate) waits: Word<u32>,
         /// A bit for every name that the locker holds.
         pub(crate) filter: Word<u64>,
-        /// The number of its transaction's begin: a later transaction has a larger number.
+        /// The number of the begin of the locker's transaction: a later transaction has a larger number.
         pub(crate) birth: Word<u64>,
-        /// Bytes its transaction has logged.
+        /// The number of bytes that the locker's transaction has logged.
         pub(crate) log_bytes: Word<u64>,
         /// Bit n: kept request n is active. The highest bit: another locker waits, or has waited, for one of them.
         pub(crate) active: Word<u64>,

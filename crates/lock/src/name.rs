@@ -1,16 +1,17 @@
 //! The name of an object: opaque to the lock manager.
 //!
 //! Paper: LIBTP 3.2.3. Departure: the paper's object is a file id and a page number; here it is sixteen bytes whose
-//! meaning the lock manager does not know, so databases, pages, records and gaps are alike.
+//! meaning the lock manager does not know, so the lock manager treats databases, pages, records and gaps alike.
 
 use std::fmt;
 
 /// The name of an object: sixteen bytes that the lock manager does not interpret.
 ///
-/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below it, 5 for a segment of
-/// memory, 6 for an object that the program names, and 7 for the one right to put plain files in their places. `space`
-/// is the database or segment. `hash` is a page number or a hash of the key, fixed in the file format (PROTOCOLS K2).
-/// Two keys with the same hash share their lock, which only costs concurrency.
+/// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below a record, 5 for a
+/// segment of memory, 6 for an object that the program names, and 7 for the right, which one transaction has at a time,
+/// to put plain files in their places. `space` is the database or segment. `hash` is a page number or a hash of the
+/// key, fixed in the file format (PROTOCOLS K2). Two keys with the same hash share one lock. This costs concurrency,
+/// but no correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockName {
     /// Which database.

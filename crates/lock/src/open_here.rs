@@ -1,13 +1,13 @@
 //! The transactions that this thread has open.
 //!
-//! Two decisions depend on them. A thread that has an open transaction with locks must not wait for a lane when it
-//! begins another transaction: other sessions would wait for those locks during their turns. And a transaction that
-//! waits for another transaction of its own thread waits for ever: the thread cannot end the other transaction while it
-//! waits (`own_thread.rs`).
+//! Two decisions depend on this thread's open transactions. A thread that has an open transaction with locks must not
+//! wait for a lane when it begins another transaction: other sessions would wait for those locks during their turns.
+//! And a transaction that waits for another transaction of its own thread waits for ever: the thread cannot end the
+//! other transaction while it waits (`own_thread.rs`).
 //!
 //! A transaction may move to another thread. It counts as open in the thread that began it until another thread uses
-//! it; from then on it counts as open in no known thread. A name outlives its transaction; names are not used again, so
-//! an ended transaction is never mistaken for another transaction.
+//! it. From then on it counts as open in no known thread. The name in the list outlives its transaction, but names are
+//! not used again, so an ended transaction is never mistaken for another transaction.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -33,8 +33,8 @@ impl Named {
         Named { handle: locks.number, locker: locker.0, txn }
     }
 
-    /// Returns whether the locker has another transaction now. Returns false for a locker of another table, because
-    /// this handle cannot know.
+    /// Returns whether the locker has another transaction now. Returns false for a locker of another table, whose slots
+    /// this handle does not have.
     fn has_ended(self, locks: &LockManager) -> bool {
         let is_ours = self.handle == locks.number;
         self == NONE || is_ours && locks.table.locker(self.locker).birth.load() != self.txn

@@ -1,14 +1,15 @@
 //! Overtaking: taking a lock that was granted to a sleeping waiter which has not noticed the grant yet.
 //!
 //! Departure from LIBTP 3.2.3, whose queue is strictly first come, first served. If more processes run than there are
-//! processors, that makes a convoy. Each released lock belongs at once to a process that must first be woken and get a
-//! processor. Until then every running process begins to wait for the lock. With ten hot records and sixteen processes,
-//! a transaction then costs a switch of processes, which takes longer than the transaction.
+//! processors, strict order makes a convoy. Each released lock is granted at once to a process that must first be woken
+//! and get a processor. Until that process runs, every running process that needs the lock begins to wait for it. With
+//! ten hot records and sixteen processes, a transaction then costs a switch of processes, which takes longer than the
+//! transaction.
 //!
 //! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks for the lock meanwhile takes it,
-//! and the waiter waits again, at the head of the queue. A waiter that was woken and did not get the lock becomes
-//! *firm*: no locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only while it
-//! does not run, and never again after it was woken without the lock.
+//! and the waiter waits again, as the first waiter of the queue. A waiter that was woken and did not get the lock
+//! becomes *firm*: no locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only
+//! while it does not run, and never again after it was woken without the lock.
 //!
 //! A locker that is queued after an overtaken waiter waits for that waiter both before and after the overtaking, so the
 //! overtaking hides no wait from `detector.rs`.
@@ -16,7 +17,8 @@
 //! Invariant: a request is overtaken only if it is the only granted one of its queue, and never if it held the lock
 //! before.
 //!
-//! If we die here: while the section is open, nothing was taken; after its close, the dead session holds the lock.
+//! If we die here: while the section is open, the lock was not taken; after the section is closed, the dead session
+//! holds the lock.
 
 use rio::failpoint;
 

@@ -5,8 +5,8 @@
 //! holder waits for nothing, but its thread cannot continue it. So a locker that has waited long follows the waits,
 //! beginning with its own wait, and gives up if they lead to a transaction of its own thread.
 //!
-//! A transaction may have been passed to another thread that has not used it yet. So the check comes only after a long
-//! wait.
+//! A transaction may have been moved to another thread that has not used it yet, and then the check would wrongly count
+//! it as this thread's. So a locker makes the check only after a long wait.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl LockManager {
     /// Returns a transaction of this thread that the locker waits for, directly or not.
     #[cold]
     pub(crate) fn own_thread_in_the_way(&self, session: &Session, locker: u32) -> Option<LockerId> {
-        // The threads of a test's scheduler are one thread to this check.
+        // This check would take all threads of a test's scheduler for one thread.
         if !open_here::has_several()
             || rio::schedule::is_scheduled()
             || planted("lock: a wait for another transaction of the same thread is allowed")

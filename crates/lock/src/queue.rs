@@ -2,14 +2,14 @@
 //!
 //! Paper: LIBTP 3.2.3.
 //!
-//! An object has no slot. Its queue is a chain of requests, and the bucket's chain leads to the first of
-//! them, the *head*. So an object that no other locker wants costs one slot: its holder's request.
+//! An object has no slot. Its queue is a chain of requests, and the bucket's chain leads to the first of them, the
+//! *head*. So an object that only one locker wants costs one slot: the request of that locker.
 //!
 //! Invariants (asserted by `check.rs`)
 //! 1. A queue has first the granted requests, including those that wait for a stronger mode; then the waiting requests
 //!    in the order of their arrival. The head is granted.
-//! 2. The head's summary has the bit of every mode granted in the queue (and may have bits of modes that are gone). Its
-//!    `WAITING` bit is set exactly if a request waits, for a lock or for a stronger mode.
+//! 2. The head's summary has the bit of every mode granted in the queue (and may have bits of modes that were
+//!    released). Its `WAITING` bit is set exactly if a request waits, for a lock or for a stronger mode.
 //! 3. The queue is read and changed under the latch of the object's bucket.
 
 use libtp_process::SessionId;

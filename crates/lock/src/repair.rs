@@ -1,12 +1,12 @@
 //! Repair when all processes are dead: the region exists, no process is attached, and one process repairs the table
 //! (PROTOCOLS D4, L6).
 //!
-//! Sections have been rolled back, so the stacks of the lockers state exactly which locks were held. The queues
-//! are rebuilt from the stacks of the lockers that keep their locks (the lockers of prepared transactions); everything
-//! else is freed. The repair needs no undo log, because it may be done twice.
+//! Sections have been rolled back, so the stacks of the lockers state exactly which locks were held. The repair
+//! rebuilds the queues from the stacks of the lockers that keep their locks (the lockers of prepared transactions) and
+//! frees all other requests and lockers. The repair needs no undo log, because it can be repeated.
 //!
-//! If we die here: a locker that keeps its locks still has them on its stack, and its requests still name their
-//! objects; the next repair begins again.
+//! If we die here: a locker that keeps its locks still has its requests on its stack, and the requests still have the
+//! names of their objects. So the next repair begins again.
 
 use std::collections::HashSet;
 
@@ -100,7 +100,7 @@ impl LockManager {
     fn drop_thin_requests(&self, slot: &LockerSlot) {
         let held = slot.requests(&self.table).filter(|(_, request)| !request.state.get().is_thin());
         let held: Vec<Place> = held.map(|(place, _)| place).collect();
-        // Downwards, so a repair that begins again still meets each held request.
+        // From the top downwards, so a repair that begins again still finds each held request.
         slot.top.init(held.first().copied().unwrap_or(Place::NONE));
         for (at, &place) in held.iter().enumerate() {
             let (above, below) = (at.checked_sub(1).map(|at| held[at]), held.get(at + 1).copied());

@@ -1,9 +1,10 @@
 //! Repairing the lockers of one dead session among living sessions (PROTOCOLS D5).
 //!
-//! The dead session's section was rolled back and its latches were released before, so the table is whole: only the
-//! lockers still belong to the dead session. The repairer adopts each locker with one store, and then ends the locker.
+//! The dead session's section was already rolled back and its latches were released, so the table's invariants hold.
+//! Only the lockers still belong to the dead session. The repairer adopts each locker with one store, and then ends the
+//! locker.
 //!
-//! If we die here: the adopted lockers belong to the next dead session.
+//! If we die here: the adopted lockers belong to the dead repairer, and are repaired with its other lockers.
 
 use libtp_process::{Session, SessionId};
 use rio::{failpoint, planted};
@@ -30,7 +31,8 @@ impl LockManager {
         let mut numbers = 1..=self.table.header.locker_used.load();
         let found = |&number: &u32| {
             let slot = self.table.locker(number);
-            // No session when the locker is no longer in use: a session that takes a locker stores its own name first.
+            // Returns no session for a locker that is no longer in use. A session that takes a locker stores its own id
+            // before `in_use`.
             let owner = || if slot.in_use.load() == 0 { SessionId::NONE } else { slot.session.load() };
             is_wanted(LockerId(number), &owner)
         };

@@ -1,6 +1,6 @@
 //! A request: one locker's claim on one object, granted or waiting. One cache line.
 //!
-//! Slots are named by their *place*, so following a link is an addition and a bounds check. A free slot has the bytes
+//! A link has the *place* of a slot, so following the link is an addition and a bounds check. A free slot has the bytes
 //! of its last use, except for the two words of its locker's stack; so taking a slot needs no before-images.
 //!
 //! If we die while filling a free slot: the slot is still free.
@@ -81,7 +81,7 @@ fn nonsense(raw: u32) -> ! {
 }
 
 impl State {
-    /// The bits of a check on the other bits, in the stored word only.
+    /// The bits of a check on the other bits; only the stored word has them.
     const CHECK: u32 = !0 << 20;
 
     #[inline]
@@ -206,7 +206,7 @@ impl Summary {
         Summary(granted | if waiting { Summary::WAITING } else { 0 })
     }
 
-    /// Returns the granted modes, and perhaps some former ones.
+    /// Returns the granted modes, and perhaps some modes that were released.
     #[inline]
     pub(crate) fn granted(self) -> u32 {
         self.0 & !Summary::WAITING

@@ -17,9 +17,9 @@ pub struct Settings {
 /// When deadlocks are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detect {
-    /// By a waiter that has waited this long. The search begins with its own wait.
+    /// A waiter that has waited this long searches. The search begins with the waiter's own wait.
     OnWait(Duration),
-    /// By any waiter, over the whole table, once in each such period, as in the paper.
+    /// Any waiter searches the whole table, once in each such period, as in the paper.
     Every(Duration),
 }
 
@@ -45,10 +45,10 @@ pub enum Victim {
 /// How long a call may wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all: the only way while a latch is held.
+    /// The call does not wait; callers that hold a latch must use this.
     No,
-    /// At most this long.
+    /// The call waits at most this long.
     For(Duration),
-    /// As long as it takes; deadlocks are found.
+    /// The call waits without a limit; the search for deadlocks may end the wait.
     Forever,
 }

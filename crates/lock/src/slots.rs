@@ -8,8 +8,8 @@
 //! 1. Every slot is in exactly one place: on a stack, in the shared list, or among the never used slots.
 //! 2. A call takes the slots that it needs before it changes anything else (PROTOCOLS D11).
 //!
-//! If we die here: each move is one section; slots that a growing slab has added are at once among the never used
-//! slots.
+//! If we die here: each move is one section, which is rolled back. The slots that a growing slab has added are already
+//! among the never used slots.
 
 use libtp_process::{Rank, Session};
 use rio::failpoint;
@@ -190,7 +190,8 @@ impl Table {
             change.set(&header.locker_free, locker.next_free.get());
         }
         failpoint("lock: locker off the list, not in use");
-        // In this order: a reader without the latch never finds the locker in use by its former session.
+        // The stores are in this order so that a reader without the latch never finds the locker in use by its former
+        // session.
         change.set(&locker.session, session.id());
         change.set(&locker.in_use, 1);
         change.close();

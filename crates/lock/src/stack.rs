@@ -10,8 +10,8 @@
 //!   [held] <-> [held] <-> ... <-> [held] <-> [free] <-> ... [free]
 //! ```
 //! Invariants
-//! 1. From `first` to `top` are the locker's requests. At most one request waits, and that request is the top. Above
-//!    the top are the locker's free slots. Without a request `top` is [`Place::NONE`].
+//! 1. From `first` to `top` are the locker's requests. At most one request waits, and it is the request at `top`. Above
+//!    `top` are the locker's free slots. If the locker has no request, `top` is [`Place::NONE`].
 //! 2. A kept intent lock (`kept.rs`) is not on the stack.
 
 use crate::change::Change;

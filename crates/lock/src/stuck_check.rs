@@ -1,8 +1,8 @@
 //! A check, after a very long wait, that some session can still end the wait.
 //!
-//! A wild store can grant a lock to a locker that does not know of it, or hide a wait from the search for circles: then
-//! no session would ever end the wait. The table changes while the waiter checks, so only several doubts in a row
-//! count.
+//! A wild store can grant a lock to a locker that does not know of the grant, or hide a wait from the search for
+//! deadlocks. Then no session would ever end the wait. The table changes while the waiter checks, so the region is
+//! given up only after several doubtful checks in a row.
 
 use std::time::Duration;
 

@@ -105,7 +105,8 @@ shared! {
     pub(crate) struct Bucket {
         /// Guards the bucket and all queues in its chains (rank `LOCK_BUCKET`).
         pub(crate) latch: Latch,
-        /// The number of low bits of a name's hash that are equal to this bucket's number; zero before it is split off.
+        /// The number of low bits of a name's hash that are equal to this bucket's number; zero before a split makes
+        /// the bucket.
         pub(crate) level: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u32>; 5],
@@ -272,7 +273,8 @@ impl Table {
     #[inline(never)]
     fn split_postponed(&self, session: &Session) {
         let count = self.postponed_splits.swap(0, Ordering::Relaxed).min(POSTPONED_MAX);
-        // If another session splits, or there are enough buckets, the next long chain asks again.
+        // If another session splits, or there are enough buckets, the postponed splits are dropped: the next long chain
+        // asks for a split again.
         (0..count).all(|_| self.split_one(session));
     }
 
@@ -378,15 +380,15 @@ fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     number & !(1 << number.ilog2())
 }
 
-/// Panics: a wild store has made a circle of a chain.
+/// Panics because a wild store has made a circle of a chain.
 #[cold]
 #[inline(never)]
 pub(crate) fn goes_in_a_circle() -> ! {
     panic!("a chain of the lock table has no end")
 }
 
-/// A task that one session has at a time: a word that names the session, and that is taken over from a dead session
-/// (PROTOCOLS D5).
+/// A role: at most one session has it at a time. The word has the session; another session takes the role over from a
+/// dead session (PROTOCOLS D5).
 pub(crate) struct Role<'t> {
     word: &'t Word<SessionId>,
     me: SessionId,
@@ -398,7 +400,7 @@ impl<'t> Role<'t> {
         Role::take_unless(word, session, |holder| session.processes().is_alive(holder))
     }
 
-    /// As [`Role::take`], but also takes the role from a stopped session: for a task that two sessions may do at once
+    /// As [`Role::take`], but also takes the role from a stopped session: for a role that two sessions may have at once
     /// without harm.
     pub(crate) fn take_from_stopped(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let processes = session.processes();

@@ -11,7 +11,7 @@
 //!  +--------------------+---------+---------+------+-----+
 //! ```
 //! Invariants
-//! 1. A thin request is held exactly if its word has its place. The word has the mode.
+//! 1. A thin request is held exactly if the word of its name has the request's place. The word also has the mode.
 //! 2. A name has a queue only while its word has FAT, except for databases, which are never thin.
 //! 3. Without the latch of the bucket, only three swaps change a word: a locker makes a free word its own, and an owner
 //!    frees its word or changes the mode in it. While a session holds the latch, no other session changes a word with

@@ -1,8 +1,8 @@
 //! Waiting for a lock: a brief spin, then sleeps, each of bounded length.
 //!
 //! Paper: LIBTP 3.2.3 and 3.2.4. A session that releases a lock grants it to the next waiter in the same section and
-//! wakes that waiter. The waiter reads the state of its request without the latch. This is only a hint, because the
-//! section that changed the state may still be rolled back; the waiter then reads the state again under the latch.
+//! wakes that waiter. The waiter reads the state of its request without the latch. The state is only a hint, because
+//! the section that changed it may still be rolled back. So the waiter then reads the state again under the latch.
 //!
 //! Invariants
 //! 1. No session waits here with a latch held.
@@ -11,7 +11,7 @@
 //! 3. A wait that is cancelled (`process/cancel.rs`) ends within [`SLEEP_MAX`].
 //! 4. `waiting` in the locker's slot is set exactly while the locker waits: a search for deadlocks reads it.
 //!
-//! If we die here: the request stays in its queue and waits; repair removes it like a granted request.
+//! If we die here: the request stays in its queue and waits; the repair removes it as it removes a granted request.
 
 use std::time::{Duration, Instant};
 
@@ -128,8 +128,8 @@ impl LockManager {
                         }
                     } else {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
-                        // The holder may be dead, with no other session there to repair it. The search costs a system
-                        // call or two for each process, so only one of all waiters does it.
+                        // The holder may be dead, and no other session may be running to repair it. The search for dead
+                        // sessions costs a system call or two for each process, so only one of all waiters searches.
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }

@@ -1,7 +1,7 @@
-//! The waits for locks, read without a latch: for tools that must work while a stopped process holds one.
+//! The waits for locks, read without a latch: for tools that must work while a stopped process holds a latch.
 //!
-//! Invariant: nothing here waits. The result may be out of date, so only people use it. The search for deadlocks reads
-//! the waits under latches (`waits_for.rs`).
+//! Invariant: the calls of this module never wait. The result may be out of date, so only people use it. The search for
+//! deadlocks reads the waits under latches (`waits_for.rs`).
 
 use std::time::SystemTime;
 

@@ -15,7 +15,7 @@ use crate::queue::Queue;
 use crate::request::{Place, Request};
 use crate::{LockManager, LockerId, Mode};
 
-/// One locker waits for another.
+/// An edge of the waits-for graph: one locker waits for another locker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The locker that waits.

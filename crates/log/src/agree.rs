@@ -2,12 +2,12 @@
 //! F1).
 //!
 //! They are of one history if two conditions hold. First, the files have valid records from the control file's durable
-//! end up to the region's durable end. Second, just below that end the files and the ring have the same bytes. Without
-//! the second check, another history of equal length would not be noticed. Without the first check, an old copy of a
-//! file before that end would not be noticed.
+//! end up to the region's durable end. Second, the files and the ring have the same bytes just below the region's
+//! durable end. The second check notices another history of equal length. The first check notices an old copy of a file
+//! before the region's durable end.
 //!
-//! If we die here: [`overwrite_from_ring`] writes the log first. That log is not used until the control file is
-//! written.
+//! If we die here: [`overwrite_from_ring`] writes the log before the control file, and no restart uses the new log
+//! until the control file is written.
 
 use std::sync::Arc;
 
@@ -46,7 +46,8 @@ pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &C
     let beyond = good_records(&ring, durable, header.tail.load(), header.incarnation.get()).len();
     let end = durable.plus(beyond as u64);
     if end <= control.oldest {
-        // The environment has logged more since then, and its files no longer keep that part of the log.
+        // The environment has logged more since the region was made, and its files no longer have the region's part of
+        // the log.
         return Ok(());
     }
     reach_to(end, &header, &ring, &LogFiles::new(Arc::clone(directory), control), control)

@@ -9,8 +9,8 @@
 //! 2. The tail is published with one release store, after the record's bytes.
 //!
 //! Latch: `append` (rank 80), then nothing.
-//! If we die here: before the tail's store the record does not exist; after that store it exists, and the note names
-//! it.
+//! If we die here: before the tail's store the record does not exist; after the store the record exists, and the
+//! session's note has its LSN.
 
 use libtp_process::{wall_micros, Rank, Session};
 use rio::{failpoint, planted};
@@ -100,7 +100,7 @@ impl LogManager {
         let end = lsn.plus(record.len() as u64);
         put_crc(record, seal(crc, lsn, self.incarnation));
         failpoint("log: latched, nothing copied");
-        // Otherwise the record would overwrite bytes that are not durable.
+        // Without room, the record would overwrite bytes that are not durable.
         assert!(self.ring.copy_in(lsn, end, record), "{NOT_RESERVED}");
         failpoint("log: copied, append not noted");
         self.publish(session, txn, lsn, end);
@@ -154,10 +154,11 @@ impl LogManager {
     }
 
     /// Appends a flush mark, a record that has the log's durable end, if there is room (PROTOCOLS L2). A mark changes
-    /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in that field. A
-    /// record that was reported durable before a time T is below the last mark with a time before T. If an unfinished
-    /// flush has left its mark, the next flush adds no second mark with the same durable end, because marks take room
-    /// that other sessions have reserved. Returns the durable end and the tail after the mark.
+    /// no page, so the session notes no append. A mark belongs to no transaction: the header's field for the
+    /// transaction has the mark's time. A record that was reported durable before a time T is below the last mark with
+    /// a time before T. If an unfinished flush has left its mark, the next flush adds no second mark with the same
+    /// durable end, because marks take room that other sessions have reserved. Returns the durable end and the tail
+    /// after the mark.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);

@@ -1,8 +1,9 @@
 //! The times of the log: when each flush mark was logged.
 //!
-//! The wall clock may be set back or ahead. The times of flush marks never go back: each mark has the time of the wall
-//! clock, or the previous mark's time plus one microsecond if that is later. A restart finds the time of the last mark
-//! in the log itself. Each process that leads a flush warns of a jump of the wall clock.
+//! The wall clock may be set back or ahead. The times of flush marks never go back: a mark has the time of the wall
+//! clock, or, if the previous mark's time is not earlier, the previous mark's time plus one microsecond. A restart
+//! finds the time of the last mark in the log itself. Each process that leads a flush warns of a jump of the wall
+//! clock.
 //!
 //! Invariant: the shared word is written only under the append latch, before the tail that covers its mark.
 //! If we die here: the next mark's time is a microsecond later than needed.

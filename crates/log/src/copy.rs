@@ -1,10 +1,11 @@
 //! Copies of the log: bytes of a log in use, or of another copy, in segment files elsewhere.
 //!
 //! A copy's segments have the names, sizes and headers of the log's segments, so [`LogFiles`] reads them. But the last
-//! segment ends where the copy ends, and a copy need not begin with segment 1. A copy is not a log: only further
-//! copying appends to it. [`LogFiles::make_segments`] makes a log from a copy, for another environment.
+//! segment ends where the copy ends, and a copy need not begin with segment 1. No record is appended to a copy; only
+//! further bytes of the original log are copied to its end. [`LogFiles::make_segments`] makes a log from a copy, for
+//! another environment.
 //!
-//! If we die here: the next copy continues from the last place before which everything is known to be synced.
+//! If we die here: the next copying continues from the last LSN below which the whole copy is known to be synced.
 
 use std::sync::Arc;
 

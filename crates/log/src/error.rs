@@ -55,7 +55,7 @@ pub enum Error {
         /// The oldest LSN that is kept.
         oldest: Lsn,
     },
-    /// No record was logged there yet.
+    /// The LSN is beyond the log's end: no record was logged at this LSN yet.
     #[error(
         "no log record was written at LSN {lsn} yet; nothing was changed; begin before LSN {end}, where the log ends"
     )]
@@ -65,10 +65,10 @@ pub enum Error {
         /// The end of the log.
         end: Lsn,
     },
-    /// No record begins there.
+    /// No record begins at this LSN.
     #[error("no log record begins at LSN {lsn}; nothing was changed; `tp printlog` shows where the records begin")]
     NoRecord {
-        /// The place asked for.
+        /// The LSN asked for.
         lsn: Lsn,
     },
     /// A control file or a segment belongs to another environment, or has a version that this build does not know.

@@ -7,8 +7,8 @@
 //! Invariants
 //! 1. `durable` rises only after every byte below its new value was written and synced without an error.
 //! 2. After an error that may lose bytes, `poison` is set before any caller gets an answer, and `durable` never rises
-//!    again. After an error from a limit of the leader's process nothing is set: the next leader writes the same bytes
-//!    (L3).
+//!    again. After an error from a limit of the leader's process `poison` stays zero: the next leader writes the same
+//!    bytes (L3).
 //! 3. Each flush ends with a mark that has the durable end before the flush (L2).
 //! 4. After its sync the leader checks that each written file still has the segment's name, and only then raises
 //!    `durable` (F3).
@@ -112,8 +112,8 @@ impl LogManager {
                 self.wake_waiters(Lsn::new(u64::MAX));
                 self.files.forget_foreign();
                 if !matches!(&error, Error::Io(error) if error.is_limit_of_process()) {
-                    // Other processes probably get the same error, so a commit of this process does not wait long for
-                    // them.
+                    // Other processes probably get the same error. So a commit of this process must not wait long for
+                    // another process's flush.
                     self.no_other_writer.store(true, Ordering::Relaxed);
                 }
                 Err(Error::SteppedBack { cause: error.to_string() })
@@ -199,8 +199,9 @@ impl LogManager {
     }
 }
 
-/// Returns whether this error of a flush may lose bytes. A limit of the process loses nothing, nor does a call before
-/// the first write, nor a write that finds the disk full: the bytes stay in memory, and a later leader writes them.
+/// Returns whether this error of a flush may lose bytes. No bytes are lost by an error from a limit of the process, by
+/// an error before the first write, or by a write that finds the disk full: the bytes stay in memory, and a later
+/// leader writes them.
 fn is_final(error: &Error) -> bool {
     if planted("log: a process limit poisons the log") {
         return true;

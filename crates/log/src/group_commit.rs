@@ -62,7 +62,7 @@ impl LogManager {
             if let Some(leader) = self.try_lead(session, is_suspect) {
                 // Another leader may have finished between the load of `durable` and the swap.
                 if self.flushed().covers(lsn) {
-                    // A waiter may have gone to sleep because this session led.
+                    // Another session may have gone to sleep while this session was the leader: wake it.
                     drop(leader);
                     self.wake_waiters(self.durable());
                 } else {
@@ -82,7 +82,7 @@ impl LogManager {
 
     /// Waits until another process has written the log beyond `lsn`, because this process could not write it.
     fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
-        // After one wait without success there is probably no other process: then the error comes at once.
+        // After one wait without success there is probably no other process, so the call waits for one slice only.
         let patience = match self.no_other_writer.load(Ordering::Relaxed) {
             true => SLICE,
             false => (2 * self.relaxed_bound()).min(PATIENCE_MAX),
@@ -100,9 +100,10 @@ impl LogManager {
         Ok(())
     }
 
-    /// As [`LogManager::force`], but waits for other commits by the paper's thresholds. With at least the group
-    /// threshold of active transactions, the call sleeps until the wait threshold's share of them waits, the logdelay
-    /// threshold is reached, or the longest wait is over. With the default settings it never waits for other commits.
+    /// As [`LogManager::force`], but waits for other commits by the paper's thresholds. If the number of active
+    /// transactions reaches the group threshold, the call sleeps until the wait threshold's share of these transactions
+    /// waits, the logdelay threshold is reached, or the longest wait is over. With the default settings it never waits
+    /// for other commits.
     ///
     /// # Errors
     /// As [`LogManager::force`].

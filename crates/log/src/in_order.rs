@@ -1,4 +1,4 @@
-//! The checks whether the log's words in a region are in order, and which records of its ring are valid.
+//! Checks that the log's words in a region are in order, and finds the valid records of the region's ring.
 //!
 //! The sessions that wrote the region may be dead, and a wild store may have damaged the region. All words are checked
 //! before the log uses any of them. A region whose words are not in order has no log, except for records that are found
@@ -25,8 +25,8 @@ pub struct Rescued {
     pub tail: Option<Lsn>,
 }
 
-/// Checks the header's words. `is_lost`: cache lines were lost, so the words for the ends of ring and files may have
-/// any earlier value.
+/// Checks the header's words. If `is_lost`, cache lines were lost, and the words for the ends of the ring and the files
+/// may have any earlier value.
 pub(crate) fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), String> {
     // The order matters: the words only grow, and other sessions may be at work, so each word is at least as large as
     // the word read before it.
@@ -100,7 +100,7 @@ pub fn durable_in(region: &Region) -> Option<Lsn> {
     check_header(header, false).is_ok().then(|| header.durable.load())
 }
 
-/// Returns the ring's bytes from `from` on, as far as they are valid records of that incarnation.
+/// Returns the ring's bytes from `from` to the end of the consecutive valid records of that incarnation.
 pub(crate) fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(tail.since(from)).unwrap_or(0)];
     if !ring.copy_out(from, &mut bytes) {

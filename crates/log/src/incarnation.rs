@@ -13,8 +13,8 @@ use crate::{Error, Lsn, Result};
 /// The largest number of incarnations in a control file.
 pub const INCARNATIONS_MAX: usize = 1 << 20;
 
-/// The number of incarnations in a slot of the control file; older incarnations are in further blocks. There are more
-/// only if old log is kept: a database's file is missing, or `keep_log` keeps the log.
+/// The number of incarnations in a slot of the control file; older incarnations are in further blocks. A list has more
+/// incarnations only if old log is kept, because a database's file is missing or because of the setting `keep_log`.
 pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
 /// The number of incarnations that stay in the list after their records were deleted: a follower that has copied such
@@ -27,11 +27,11 @@ const REMEMBERED: usize = 64;
 pub struct Incarnation {
     /// The number; the first is 1.
     pub number: u64,
-    /// The first LSN that the number is used for.
+    /// The first LSN at which the number is used.
     pub start: Lsn,
 }
 
-/// The end of an incarnation: records that it published from that place on are in no log.
+/// The end of an incarnation's log: no later log has the records that the incarnation published from this LSN on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeEnd {
     /// At this LSN.
@@ -182,7 +182,7 @@ mod tests {
         }
         assert_eq!(lives.list().len(), 2);
         assert_eq!(lives.current(), Incarnation { number: 1001, start: Lsn::new(800) });
-        // A torn tail may even end before the beginning of the incarnation that wrote it.
+        // The log's end may even be before the beginning of the incarnation that wrote the torn tail.
         lives.begin(Lsn::new(400)).unwrap();
         assert_eq!(lives.current(), Incarnation { number: 1002, start: Lsn::new(400) });
     }

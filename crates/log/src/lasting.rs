@@ -2,8 +2,8 @@
 //!
 //! Paper: Rio Vista, section 3, under the log of LIBTP 4.2; PROTOCOLS L9. The process that makes the region notes in
 //! the log's header which failures the memory survives, and every process obeys the note. If the processor's cache
-//! survives less than memory does, only the cache lines of the log are written back, since a rescue takes nothing else
-//! from such a region ([`crate::rescue_survivor`]).
+//! survives less than memory does, only the cache lines of the log are written back, since a rescue reads only the log
+//! of such a region ([`crate::rescue_survivor`]).
 //!
 //! Invariants, if lines are written back
 //! 1. Every byte of the ring below `written_back` is in memory, and the tail in memory is at or beyond `written_back`.
@@ -16,9 +16,9 @@
 //! ([`Ring::end`](crate::ring::Ring::end)).
 //!
 //! The word `written_back` itself reaches memory when the next commit writes back its cache line. So after a crash the
-//! word may be too small, never too large. If the last answered records are damaged, they then count as never
-//! answered. Records that the processor wrote back are not damaged, so no record is lost that could be saved. A second
-//! fence in each commit would make `written_back` exact.
+//! word may be too small, never too large. If the last answered records are damaged, the rescue then treats them as
+//! never answered. Undamaged records beyond `written_back` are saved. A second fence in each commit would make
+//! `written_back` exact.
 //!
 //! If we die here: `written_back` is too small, and the next commit writes the same lines back again.
 

@@ -246,8 +246,8 @@ impl LogManager {
         Ok(manager)
     }
 
-    /// Returns the beginning of this region's log: the end that restart found. All log below it was in the files when
-    /// the region was made.
+    /// Returns the beginning of this region's log: the end that restart found. When the region was made, the files had
+    /// all log below this LSN.
     #[inline]
     pub fn began(&self) -> Lsn {
         self.header.start.get()

@@ -32,7 +32,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// As `write`, into new files that take the names of the old files once they are synced.
+    /// As `write`, into new files. Once the new files are synced, they get the names of the old files.
     pub(crate) fn rewrite(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
         let mut at = from;
         let end = from.plus(bytes.len() as u64);

@@ -1,13 +1,13 @@
 //! Preparing segments ahead of the tail, and recycling segments that are no longer needed.
 //!
 //! A flush writes only into existing files, in which every byte has a disk block, so a flush changes no metadata and
-//! never fails because of a full disk (PROTOCOLS D11). A background thread prepares a segment in advance; otherwise the
-//! appender that comes near the end prepares it.
+//! never fails because of a full disk (PROTOCOLS D11). A background thread prepares a segment in advance. If it has not
+//! done so, the appender whose record comes near the end prepares the segment.
 //!
 //! Invariants
 //! 1. `file_end` rises only after the segments below it have synced headers and durable names (L1).
-//! 2. A valid file is never replaced: another process may have it open, and would write into a file without a name. A
-//!    segment that a dead preparer finished is used unchanged.
+//! 2. A valid file is never replaced: another process may have the file open, and would write into a file without a
+//!    name. A segment that a dead preparer finished is used unchanged.
 //! 3. `oldest` is raised before a segment below it changes its name, so readers know that the segment is deleted.
 //!
 //! If the preparer dies: another session takes the role over, removes the unfinished segment, and uses the finished
@@ -101,7 +101,7 @@ impl LogManager {
                 break;
             }
             self.check_poison()?;
-            // Checking whether the preparer is alive costs a system call or two, for each waiter.
+            // Not after each sleep: the check whether the preparer is alive costs each waiter a system call or two.
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
                 Some(preparer) => self.prepare_to(session, &preparer, need, OnFullDisk::Small)?,
                 None => {
@@ -164,7 +164,8 @@ impl LogManager {
             if error.is_limit_of_process() {
                 return Err(error.into());
             }
-            // This is as final as a failed sync of a file: it is unknown which names are on the disk.
+            // A failed sync of the directory is as final as a failed sync of a file: it is unknown which names are on
+            // the disk.
             self.header.poison.publish(POISONED);
             return Err(Error::Failed { cause: error.to_string() });
         }
@@ -299,11 +300,11 @@ impl LogManager {
     /// Returns the number of bytes of recycled segments that may be kept ahead of the tail: the largest number that was
     /// needed at once recently, within the settings.
     ///
-    /// A session that held a snapshot for a while probably soon holds another, and a new segment costs more than a
-    /// recycled segment. A recycled file whose pages are in memory can be written at once. A new file is first filled
-    /// with zeros, or its pages are cleared. The estimate falls at each checkpoint, so that one long copy does not take
-    /// the disk's room for ever. The log uses up excess segments, so without writes no room is freed. (PostgreSQL keeps
-    /// its log's files by a similar estimate.)
+    /// A session that held a snapshot for a while probably soon holds another snapshot and needs as much log, and a new
+    /// segment costs more than a recycled segment. A recycled file whose pages are in memory can be written at once. A
+    /// new file is first filled with zeros, or its pages are cleared. The estimate falls at each checkpoint, so that
+    /// one long copy does not take the disk's room for ever. The log uses up excess segments, so without writes no room
+    /// is freed. (PostgreSQL keeps its log's files by a similar estimate.)
     fn ready_bytes_max(&self) -> u64 {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());

@@ -1,8 +1,8 @@
 //! `log_read`: reads one record by its LSN, from the ring or the segment files.
 //!
-//! Paper: LIBTP section 3.2.1. Every record is checked by LSN, incarnation and checksum before the caller gets it. A
-//! place where no record begins looks like a damaged record; only a caller that knows whether a record begins there can
-//! distinguish the two cases.
+//! Paper: LIBTP section 3.2.1. Every record is checked by LSN, incarnation and checksum before the caller gets it. An
+//! LSN at which no record begins looks like a damaged record. Only a caller that knows whether a record begins at the
+//! LSN can distinguish the two cases.
 
 use crate::record::{verify, BadRecord};
 use crate::roll::Source;
@@ -154,7 +154,8 @@ impl Source for LogManager {
         if from < durable {
             return self.files.copy_out(from, place);
         }
-        // Bytes whose chunk was reused meanwhile are durable now: the caller finds them wrong and asks again.
+        // If the chunk was reused meanwhile, the copied bytes do not verify. The record is durable now, so the caller
+        // reads it again, from the files.
         Ok(if self.ring.copy_out(from, place) { bytes } else { 0 })
     }
     fn lives(&self) -> &Incarnations {

@@ -225,7 +225,7 @@ pub(crate) enum BadRecord {
     Short,
     /// Zeros: nothing was ever written here.
     Empty,
-    /// The length is impossible.
+    /// The header states an impossible length.
     Header,
     /// The checksum is wrong for these bytes, this LSN and this incarnation.
     Checksum,

@@ -1,7 +1,7 @@
 //! The buffer in which a record is built before it is copied into the ring.
 //!
-//! A short body is written into an array of fixed length, which is never cleared: each store has a constant length, and
-//! may write beyond the body's end. Other bodies are appended to a vector.
+//! A short body is written into an array of fixed length. Each store has a constant length and may write beyond the
+//! body's end. The array is never cleared. Other bodies are appended to a vector.
 
 use zerocopy::IntoBytes;
 

@@ -4,7 +4,7 @@
 //! PROTOCOLS L6, F1. A killed session can leave only little in the log: latches, role words, slots in the table of
 //! waiters. The tail needs no repair: a record was published, or it does not exist (D1).
 //!
-//! If we die here: the next process that opens the environment does everything again.
+//! If we die here: the next process that opens the environment repeats the repair or the rescue.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::salvage::salvage;
 use crate::tail::LogHeader;
 use crate::{Control, LogFiles, LogManager, Lsn, Result};
 
-/// The value of `sure` without a bound: all bytes in the files came from memory that has not changed since.
+/// The value of `sure` without a bound, for files whose bytes all came from memory that has not changed since.
 const ALL_OF_IT: Lsn = Lsn::new(u64::MAX);
 
 impl LogManager {
@@ -106,7 +106,7 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
     }
     let Some(header) = header_of(region) else { return Ok(None) };
     let found = salvage(region, &header, chunk_bytes_of(&header), directory, control, ALL_OF_IT)?;
-    // A log that is in order and has no record of this incarnation is of another incarnation.
+    // If the log's words are in order but no record has this incarnation, the log is of another incarnation.
     Ok(found.filter(|found| !is_in_order || found.to > found.from))
 }
 

@@ -5,9 +5,9 @@
 //! each session may append as much as the largest reservation ever made. So a session that dies with a reservation
 //! leaves nothing.
 //!
-//! Why that is enough: in the shared words, each session counts itself and all sessions that have counted before, and
+//! Why this suffices: in the shared words, each session counts itself and all sessions that have counted before, and
 //! makes sure of room for all of them from the tail at that moment. Let session A count. Each later append is by a
-//! session that A has counted, or by a session that counted after A and so has counted A too.
+//! session that A has counted, or by a session that counted after A and so has also counted A.
 //!
 //! The words promise each session the largest reservation, but most sessions ask for little. So a session that asked
 //! for at most [`AHEAD_BYTES`] has a credit of as many bytes in its private memory. Each append subtracts its bytes
@@ -20,8 +20,8 @@
 //!    reservation.
 //! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
 //!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
-//! 3. A larger reservation leaves no credit: small records could use up such a credit, and their marks would take more
-//!    room than there is. The next reservation counts again.
+//! 3. A reservation of more than [`AHEAD_BYTES`] leaves no credit: small records could use up a credit of that size,
+//!    and their marks would take more room than there is. The next reservation counts again.
 //! 4. The bytes that all credits may take are added to the bytes that are reserved for deletes on a full disk. So
 //!    appends on credits after the last count that found room do not use the bytes reserved for deletes.
 //! 5. A refused reservation leaves no credit. A reservation that used bytes reserved for deletes or for undo leaves
@@ -113,7 +113,7 @@ impl LogManager {
         Ok(())
     }
 
-    /// Returns whether the session is not counted yet, or ring or files do not reach far enough.
+    /// Returns whether the session must count: it is not counted yet, or the ring or the files do not reach far enough.
     #[inline]
     fn has_no_room(&self, session: &Session, bytes: usize) -> bool {
         let header = &*self.header;
@@ -174,7 +174,8 @@ impl LogManager {
         self.raise_reservation(session, bytes)?;
         let file_end = || self.header.tail.load().plus(bytes as u64 + MARK_BYTES_LEFT);
         self.make_sure(session, || (self.ring_end_wanted(), file_end()))?;
-        // A compensation may be longer than its request: it has the least reservation.
+        // A compensation record may be longer than the request, so the reservation has at least the least number of
+        // bytes.
         session.log_room().ask((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
         Ok(())
     }

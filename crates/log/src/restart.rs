@@ -90,8 +90,8 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
 }
 
 /// Refuses a log if a segment that it needs, or a segment made ahead, is not whole. A segment gets its name when its
-/// header and its length are on the disk, so no crash leaves a partial segment. If it were accepted, its log would be
-/// lost silently.
+/// header and its length are on the disk, so no crash leaves a partial segment. If the restart accepted a partial
+/// segment, the log in the missing part would be lost silently.
 fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -> Result<()> {
     let geometry = files.geometry();
     let last = geometry.locate(end).segment;
@@ -158,7 +158,7 @@ fn later_witness(files: &LogFiles, present: &[u32], bad: Lsn, bytes: u64) -> Res
     Ok(None)
 }
 
-/// Returns the durable end that the flush mark at `lsn` states, if `place` begins with one.
+/// Returns the durable end that the flush mark at `lsn` states, if `place` begins with a flush mark.
 pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
     let header = RecordHeader::plausible(place).ok()?;
     if header.kind() != KIND_FLUSH_MARK || header.body_bytes() != 8 {

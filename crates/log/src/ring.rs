@@ -82,7 +82,7 @@ impl Ring {
     }
 
     /// Copies a record's bytes, whole words, to their position, which ends at `end`. Returns false if the ring does not
-    /// reach there. The caller holds the append latch, or no other process is attached.
+    /// reach `end`. The caller holds the append latch, or no other process is attached.
     #[inline]
     pub(crate) fn copy_in(&self, lsn: Lsn, end: Lsn, bytes: &[u8]) -> bool {
         match self.seen.place(lsn, end) {
@@ -117,8 +117,8 @@ impl Ring {
         }
     }
 
-    /// Copies bytes out, whole words; returns false if the ring has no chunk for some of them. The copied bytes may be
-    /// anything: the caller checks them.
+    /// Copies whole words out of the ring. Returns false if the ring has no chunk for some of the bytes. A chunk may
+    /// move during the copy, so the caller checks the copied bytes.
     #[inline]
     pub(crate) fn copy_out(&self, lsn: Lsn, bytes: &mut [u8]) -> bool {
         let mut lsn = lsn;
@@ -169,8 +169,8 @@ impl Ring {
             } else if end.since(start) >= self.directory_bytes() {
                 return Err(too_much_at_once());
             } else if let Err(error) = self.add_chunk(end) {
-                // There is no memory for a new chunk: use a chunk that readers might still want, or a chunk that is
-                // free after a flush.
+                // There is no memory for a new chunk: use a durable chunk that is kept for readers, or have the log
+                // flushed to free a chunk.
                 match (spare(0), is_flushed) {
                     (true, _) => self.move_chunk(session, start, end),
                     (false, false) => return Ok(Room::FlushFirst),
@@ -325,8 +325,8 @@ impl Ring {
         while at < end {
             let chunk = self.entry(at).try_load().and_then(Chunk::place);
             let chunk = chunk.ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
-            // The check does not use the region's header: that header may be damaged, and then recovery depends
-            // only on the log.
+            // The check does not use the region's header. The header may be damaged, and then the recovery has only the
+            // log.
             if chunk.raw() % 64 != 0 || !self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes())) {
                 return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));
             }

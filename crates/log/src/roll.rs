@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. Every returned record has verified at its LSN, with the incarnation of that part of the log.
-//! 2. Before its end a roll never stops silently: bytes that do not verify cause [`Error::Corrupt`], or
+//! 2. A roll never stops silently before its end: bytes that do not verify cause [`Error::Corrupt`], or
 //!    [`Error::TooOld`] when they were recycled meanwhile.
 
 use std::ops::Range;
@@ -106,8 +106,8 @@ impl<'l> Roll<'l> {
             self.life = self.source.lives().at(self.next);
             self.life_ends = self.source.lives().next_change(self.next);
         }
-        // Bytes that do not verify are read again: the buffer may end inside the record; or bytes from the ring may
-        // have been recycled while they were copied, and then the files have them.
+        // Bytes that do not verify are read again, for two reasons. The buffer may end inside the record. Or the ring's
+        // chunk may have been reused during the copy, and then the files have the record.
         for fresh in 0..3 {
             if fresh > 0 {
                 self.buffer_at = self.next;

@@ -1,9 +1,9 @@
 //! Saving a log in memory whose header words a wild store has damaged: its records are found by their checksums.
 //!
-//! No word of the header is trusted. The files state how far they contain the log. From there, the search finds one
-//! record after the other in the ring. Each record is recognised by its checksum, which covers the record's LSN and the
-//! log's incarnation. If the directory does not state the place of a chunk, the whole memory is searched. The search
-//! begins after the chunk that was found last: most chunks of the ring are in the order of their numbers, so all
+//! No word of the header is trusted. The search begins at the end of the log in the files, and finds one record after
+//! the other in the ring. Each record is recognised by its checksum, which covers the record's LSN and the log's
+//! incarnation. If the directory does not state the place of a chunk, the whole memory is searched. A search for a
+//! chunk begins after the chunk that was found last: most chunks of the ring are in the order of their numbers, so all
 //! searches together cost about one pass.
 //!
 //! The end of the log is unknown: nothing after a damaged record is found. A chunk that the directory does not name is

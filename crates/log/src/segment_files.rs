@@ -131,7 +131,7 @@ impl LogFiles {
     /// Returns segment `number` for a flush, after a check of its descriptor; if this process last flushed into another
     /// segment, after a check of all descriptors.
     pub(crate) fn segment_to_write(&self, number: u32) -> Result<Opened> {
-        // Relaxed: the number only decides whether to check.
+        // Relaxed: the number only decides whether all descriptors are checked.
         if self.written.swap(number, Ordering::Relaxed) != number {
             self.forget_foreign();
         } else if !planted("log: descriptors are checked at a new segment only") {
@@ -144,8 +144,9 @@ impl LogFiles {
     /// name, and the descriptor is the segment's.
     ///
     /// # Errors
-    /// [`Error::Io`], not final, if the program has closed the descriptor, or the directory's. [`Error::Unusable`] if
-    /// another file or no file has the name: the synced bytes, and earlier bytes, are in a file that no restart finds.
+    /// [`Error::Io`], not final, if the program has closed the descriptor of the segment or of the directory.
+    /// [`Error::Unusable`] if another file or no file has the name: the synced bytes, and earlier bytes, are in a file
+    /// that no restart finds.
     pub(crate) fn check_in_place(&self, number: u32, file: &dyn File) -> Result<()> {
         self.check_home(Operation::Sync)?;
         let name = segment_name(number);
@@ -263,8 +264,8 @@ impl LogFiles {
         Ok(numbers)
     }
 
-    /// Returns the error for damage at `lsn`. The error also names a wrong header of this or the next segment: a record
-    /// may reach into the next.
+    /// Returns the error for damage at `lsn`. The error also states a wrong header of the segment at `lsn` or of the
+    /// next segment, because a record may reach into the next segment.
     pub(crate) fn damage(&self, lsn: Lsn, what: &str) -> Error {
         let place = self.geometry.locate(lsn);
         let mut what = what.to_string();
@@ -348,7 +349,7 @@ impl LogFiles {
         self.prepare_with(number, incarnation, &[])
     }
 
-    /// As [`LogFiles::prepare_new`], but the log's bytes in it begin with `contents`.
+    /// As [`LogFiles::prepare_new`], but the segment's bytes of the log begin with `contents`.
     pub(crate) fn prepare_with(&self, number: u32, incarnation: u64, contents: &[u8]) -> Result<()> {
         self.prepare_part(number, incarnation, contents, self.geometry.file_bytes(number))
     }
@@ -401,8 +402,8 @@ impl LogFiles {
         })
     }
 
-    /// Gives the file of segment `number`, which has blocks for its first `from` bytes, blocks for all bytes; if the
-    /// disk has too few, for up to `enough` bytes. Returns up to where the file has blocks.
+    /// Gives the file of segment `number`, which has blocks for its first `from` bytes, blocks for all bytes, or, if
+    /// the disk has too few blocks, for up to `enough` bytes. Returns the offset up to which the file has blocks.
     pub(crate) fn blocks_end(&self, number: u32, from: u64, enough: u64) -> Result<u64> {
         let (whole, mut end) = (self.geometry.file_bytes(number), from.next_multiple_of(BLOCK_BYTES));
         let Opened::Good(file) = self.segment(number)? else { return Ok(end) };

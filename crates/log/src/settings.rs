@@ -31,8 +31,9 @@ pub struct Settings {
     pub relaxed_bytes_max: u64,
     /// Bytes of recycled segments that are always kept ready ahead of the tail.
     pub recycled_bytes: u64,
-    /// The limit of recycled bytes that are kept ready if that much log was needed at once recently; one more segment
-    /// may be ready. Further segments are deleted. Only new log uses up the ready bytes, not the passing of time.
+    /// The limit of recycled bytes that are kept ready, if that much log was needed at once recently. One more segment
+    /// may be kept ready; further segments are deleted. Only new log uses up the ready bytes: they are not freed with
+    /// time.
     pub recycled_bytes_max: u64,
 }
 

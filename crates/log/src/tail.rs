@@ -11,8 +11,9 @@
 //! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
 //! 4. `poison` is zero until a write or a sync fails; then it is never zero again.
-//! 5. These words and the words of the two roles check themselves ([`rio::Checked`]). A read of a word that a wild
-//!    store has damaged ends the region, before bytes in memory or in a file are overwritten because of it.
+//! 5. These words and the words of the two roles check themselves ([`rio::Checked`]). If a session reads such a word
+//!    after a wild store has damaged it, the session panics and its repair gives the region up. So no bytes in memory
+//!    or in a file are overwritten because of the damage.
 //!
 //! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so the store into each of these words is the
 //! last store of its change and is never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has
@@ -25,7 +26,8 @@ use crate::Lsn;
 
 /// The number of chunks that the ring's directory can name.
 pub(crate) const DIRECTORY_CHUNKS: usize = 1024;
-/// The number of sessions that can wait for a flush and be woken; further sessions sleep in slices.
+/// The number of sessions that can wait for a flush and be woken. A session that finds no free slot sleeps until the
+/// time limit of its sleep.
 pub(crate) const WAITERS: usize = 256;
 
 /// The place of a chunk of the ring; zero if there is no chunk.

@@ -3,7 +3,7 @@
 //! Paper: LIBTP section 3.2.1, "following backward transaction pointers". The caller decides what to do with each
 //! record (undo, or a jump over records that a CLR has already undone).
 //!
-//! Invariant: the chain goes strictly backwards. Any other link is damage, never a loop.
+//! Invariant: the chain goes strictly backwards. A link that goes forward is reported as damage, so a walk never loops.
 
 use crate::{Error, Lsn, Record, Result};
 

@@ -7,7 +7,7 @@
 //! the known durable end of the log. The words of the log's header only state where the search begins; the invariants
 //! of `lasting.rs` guarantee that this is enough.
 //!
-//! If we die here: the region is unchanged, and the next process that opens the environment does the same again.
+//! If we die here: the region is unchanged, and the next process that opens the environment repeats the rescue.
 
 use std::sync::Arc;
 

@@ -92,10 +92,10 @@ shared! {
         pub(crate) start_time: Word<u64>,
         /// The pid namespace's inode; zero: not known.
         pub(crate) pid_namespace: Word<u64>,
-        /// The inode of the time namespace that the start time counts in. Zero if there are none.
+        /// The inode of the time namespace of the start time. Zero if the kernel has no time namespaces.
         pub(crate) time_namespace: Word<u64>,
-        /// Checksum of the tenant's name and of the four fields above while a process is attached. A wild store must
-        /// not change the answer whether the process lives.
+        /// Checksum of the tenant's name and of the four fields above while a process is attached. With the checksum, a
+        /// wild store cannot change the answer whether the process lives.
         pub(crate) check: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 2],
@@ -121,7 +121,7 @@ impl ProcessSlot {
         }
     }
 
-    /// Returns whether the slot's content can have been stored by its tenant.
+    /// Returns whether the slot's tenant can have stored the slot's content.
     fn is_sane(&self, index: u32) -> bool {
         let tenant = self.tenant.load();
         let is_so = tenant.0 >> (INDEX_BITS + GENERATION_BITS + 2) == 0
@@ -169,7 +169,7 @@ impl Attachments {
         Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId::NONE })
     }
 
-    /// Adds the seats, which are then also asked whether a process lives.
+    /// Adds the seats. From now on, the check whether a process lives also reads its seat.
     pub(crate) fn asking(mut self, seats: Arc<dyn Seats>) -> Attachments {
         self.seats = Some(seats);
         self
@@ -298,7 +298,7 @@ impl Attachments {
         for (_, slot) in self.all() {
             let tenant = slot.tenant.load();
             let gone = !tenant.is_free() && !self.lives(tenant.id()) && !has_sessions(sessions, tenant.id());
-            // Without seats a claim in progress cannot be told from an abandoned one.
+            // Without seats, a claim in progress cannot be distinguished from an abandoned claim.
             if gone && (tenant.is_attached() || self.seats.is_some()) {
                 // A failure means that another process has freed the slot.
                 let _ = slot.tenant.compare_exchange(tenant, tenant.left());

@@ -32,7 +32,7 @@ pub fn wall_micros() -> u64 {
     micros.saturating_add_signed(SHIFT.load(Ordering::Relaxed))
 }
 
-/// Returns the time of the moment `boot` of [`boot_micros`] by the present wall clock.
+/// Returns the wall-clock time of the moment `boot`, a value of [`boot_micros`], by the present wall clock.
 pub fn wall_time(boot: u64) -> SystemTime {
     let ago = Duration::from_micros(boot_micros().saturating_sub(boot));
     SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -5,10 +5,10 @@
 //! name*: with the dead session's undo log, and under the latches that the dead session held.
 //!
 //! The order is the order of D4: [`DeadSession::roll_back`]; then the caller redoes the record whose append is noted
-//! ([`DeadSession::noted_append`]) on each of its pages that is older; [`DeadSession::release_latches`]
-//! releases the latches, last. These steps need no latch and no disk, so a session that waits for a latch of the dead
-//! session does them, even if it holds latches itself. The rest (transactions, pins) needs latches, so a session that
-//! holds no latch does it; [`DeadSession::bury`] then frees the slot.
+//! ([`DeadSession::noted_append`]) on each of its pages that is older; [`DeadSession::release_latches`] releases the
+//! latches, last. These steps need no latch and no disk, so a session that waits for a latch of the dead session does
+//! them, even if it holds latches itself. The remaining repair (transactions, pins) needs latches, so only a session
+//! that holds no latch does it; [`DeadSession::bury`] then frees the slot.
 //!
 //! If we die here: the slot still has all the notes, and the next repairer begins again. Each step may be done twice.
 //! But the rollback of the dead repairer's open section also undoes that section's changes to the first dead session's
@@ -42,7 +42,7 @@ impl ProcessManager {
             self.give_up(&what);
         }
         let mut dead = Vec::new();
-        // Asked once for each process: the answer may take a system call or two.
+        // Each process is checked once, because the check may take a system call or two.
         let mut known = HashMap::new();
         for (index, slot) in self.slots() {
             let status = slot.status.load();
@@ -129,7 +129,7 @@ impl DeadSession<'_> {
         self.stand_in.id()
     }
 
-    /// Returns a session that works in the dead session's name and has its latches.
+    /// Returns a session handle that works in the dead session's name, under the dead session's latches.
     pub fn session(&self) -> &Session {
         &self.stand_in
     }
@@ -219,8 +219,8 @@ impl DeadSession<'_> {
         !holds && self.slot().append_lsn.load() == 0 && !self.stand_in.undo().has_images()
     }
 
-    /// Frees the slot: nothing of the dead session is left. Then releases the right to repair. In the other order,
-    /// another repairer could take the right and free the slot again when it has a new tenant.
+    /// Frees the slot, after everything of the dead session was repaired. Then releases the right to repair. In the
+    /// other order, another repairer could take the right and free the slot again when it has a new tenant.
     ///
     /// If we die here, or are stopped: the right names only the former tenant of the slot, so other sessions can repair
     /// the next tenant.

@@ -17,9 +17,9 @@ const VALUE: i16 = 16_000;
 /// The semaphore that the latches of this process call.
 static PAID_TO: AtomicI32 = AtomicI32::new(NONE);
 
-/// The price of the paper's synchronisation for a program that runs on ordinary latches. While this lives, every latch
-/// that a session of this process takes costs a call on a semaphore that no session waits for, and another call at its
-/// release. The figure's runs had one user, so no session waited for its semaphores, either.
+/// The price of the paper's synchronisation for a program that runs on ordinary latches. While this value exists, every
+/// latch that a session of this process takes costs a call on a semaphore for which no session waits, and a second call
+/// at the latch's release. The figure's runs had one user, so no session waited for its semaphores, either.
 ///
 /// One value works at a time: if a second value is made, the first has no effect any more.
 #[must_use = "latches have their usual cost again when this is dropped"]

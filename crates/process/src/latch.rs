@@ -8,8 +8,8 @@
 //! 2. Between any two instructions, every latch that a session holds or wants is in its notes (`notes.rs`).
 //! 3. A latch is never upgraded.
 //!
-//! If the holder dies: the word still names it. A waiter checks every [`SLEEP_MAX`] whether the holder lives, and
-//! hands a dead holder to the environment's repairer. A guard dropped by a panic of the library frees nothing
+//! If the holder dies: the word still has the holder. A waiter checks every [`SLEEP_MAX`] whether the holder lives, and
+//! has a dead holder repaired by the environment's repairer. A guard dropped by a panic of the library frees nothing
 //! (PROTOCOLS D10).
 
 use std::cell::{Cell, OnceCell};
@@ -134,8 +134,8 @@ impl Latch {
         (self.owner() == Some(session.id())).then_some(ExclusiveGuard { latch: self, session, note, last: () })
     }
 
-    /// Checks whether a holder is dead; if so, releases that session's latches. For a caller that only tries the latch
-    /// and never waits.
+    /// Checks whether a holder is dead. If a holder is dead, releases the holder's latches. For a caller that only
+    /// tries the latch and never waits.
     #[cold]
     pub fn help_the_dead_holder(&self, session: &Session) {
         let _ = self.look_for_the_dead(session);
@@ -289,7 +289,7 @@ struct Waiting<'l> {
     note: NoteNumber,
     /// The note while the session wants, holds, and releases the latch.
     states: [Note; 3],
-    /// The number of consecutive looks at which the notes did not explain the word.
+    /// The number of consecutive checks in which the notes did not explain the word.
     doubts: Cell<u32>,
     /// The number of waits for a frozen word.
     thaws: Cell<u32>,
@@ -348,8 +348,8 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         failpoint("latch: waits, noted as waiter");
         self.session.write_note(self.note, Note::NONE);
         if self.session.region().is_broken() {
-            // The session does not want the latch any more. The handle must know that too, because the unwinding
-            // session takes other latches on its way.
+            // The session does not want the latch any more. The handle's copy of the notes must be cleared, too,
+            // because the unwinding session takes other latches before it ends.
             self.session.drop_note(self.note);
             leave_broken();
         }
@@ -385,7 +385,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         self.session.leave_if_late();
         self.thaws.set(self.thaws.get() + 1);
         self.session.write_note(self.note, self.states[1]);
-        // No session wakes this session: a reaper needs only a moment to count.
+        // No session wakes this session; the sleep is short, because a reaper counts quickly.
         if os::sleep_on_latch(word, word.look(), Class::Reader, THAW) == Wait::TimedOut {
             self.look();
         }
@@ -453,10 +453,10 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
-/// The last work of a session under a latch that it holds alone.
+/// The last work of a session under a latch that it holds exclusively.
 ///
-/// A guard that releases its latch does the work before. A guard that a panic of the library drops keeps its latch
-/// (PROTOCOLS D10), and does not do the work.
+/// A guard does the work before it releases its latch. If a panic of the library drops the guard, the latch stays held
+/// (PROTOCOLS D10) and the work is not done.
 pub trait LastWork {
     /// Does the work.
     fn do_last(&self);

@@ -112,7 +112,8 @@ pub(crate) trait Waiter<W> {
     fn pause(&self, round: u32);
     /// Sleeps while the word is `seen`. `round` counts the sleeps from 0.
     fn wait(&self, word: &W, seen: u64, class: Class, round: u32) -> Wait;
-    /// Waits a moment for a reaper to unfreeze a word that is to be released. Returns false to give up the release.
+    /// Waits a moment for a reaper to unfreeze a word that the session wants to release. Returns false if the session
+    /// must give the release up.
     fn thaw(&self, word: &W) -> bool;
     /// Wakes all readers, or one writer.
     fn wake(&self, word: &W, class: Class);

@@ -2,7 +2,7 @@
 //!
 //! A stopped process may hold a latch or a role that the leaving process waits for. The waiting thread then unwinds
 //! with [`LeaveTimedOut`], and its session is dead, as after a panic of the library (PROTOCOLS D10): other sessions
-//! repair it like a session that was killed at that place.
+//! repair it like a session that was killed at that instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

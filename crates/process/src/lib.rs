@@ -203,7 +203,7 @@ impl ProcessManager {
     }
 
     /// Opens the process manager of a region as an observer: takes no slot and no seat, so no session can join, and
-    /// changes nothing. Allowed at any time.
+    /// changes nothing. An observer may open the region at any time.
     ///
     /// # Errors
     /// `NotInitialised` if the region has no process manager.
@@ -275,8 +275,8 @@ impl ProcessManager {
         }
     }
 
-    /// Returns the mark that tells this process from a child made by fork or clone. A child must not touch its
-    /// sessions: they are its parent's.
+    /// Returns the mark that distinguishes this process from a child made by fork or clone. A child must not use the
+    /// inherited sessions: they are its parent's.
     pub fn fork_mark(&self) -> ForkMark {
         self.0.attachments.process().mark()
     }
@@ -304,7 +304,8 @@ impl ProcessManager {
     /// Sets the repairer of dead sessions. The environment, which knows all managers, sets it once. Without a
     /// repairer, a session that waits for a dead holder panics with the holder's name instead of waiting for ever.
     pub fn set_repairer(&self, repairer: Box<dyn Repairer>) {
-        // A second repairer belongs to another handle of the same environment: the first does the same.
+        // A second repairer belongs to another handle of the same environment. It is ignored, because the first
+        // repairer does the same work.
         let _ = self.0.repairer.set(repairer);
     }
 
@@ -388,7 +389,7 @@ impl ProcessManager {
             let bytes = |at: u64, count: u64| at..at + count;
             all.push(Extent { name: "undo log headers", range: bytes(log.raw(), size_of::<rio::UndoLog>() as u64) });
             let area = self.0.region.at(log).area.load().map_or(0, Offset::raw);
-            // The place of the first images only: the rest is seldom in use.
+            // Only the place of the first images, because the rest is seldom in use.
             all.push(Extent { name: "undo logs", range: bytes(area, 256) });
         }
         all
@@ -486,7 +487,7 @@ impl ProcessManager {
     ///
     /// A session that reads inner pages without their latches passes no fence between the note of its visit and its
     /// first read. So the caller passes [`ProcessManager::barrier_of_visits`] before it asks whether the number has
-    /// passed: either it sees the note then, or the session sees the unlinking.
+    /// passed: either the caller then sees the note, or the session sees the unlinking.
     pub fn next_tree_epoch(&self) -> u64 {
         self.0.header.tree_epoch.fetch_add(1) + 1
     }

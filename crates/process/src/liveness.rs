@@ -1,8 +1,9 @@
 //! The check whether a process still runs (PROTOCOLS D9), by the kernel's table of processes.
 //!
 //! A process is identified by its pid and its start time, so that a reused pid is not taken for the same process, and
-//! by the namespaces of both. An observer in another pid namespace can learn nothing about the process. Only certain
-//! evidence counts as death: a stopped process lives, and so does a process that we may not inspect.
+//! by the namespaces of the pid and of the start time. An observer in another pid namespace can learn nothing about the
+//! process. Only certain evidence counts as death: a stopped process lives, and so does a process that we may not
+//! inspect.
 //!
 //! `/proc` may belong to another pid namespace: if a process enters a new pid namespace and `/proc` is not mounted
 //! again, the pids in `/proc` are those of the old namespace. Then the library asks the kernel only by pid, which the
@@ -20,9 +21,9 @@ use crate::os::{timespec, ForkMark};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) pid: u32,
-    /// In clock ticks after boot; zero if the kernel does not tell.
+    /// The start time, in clock ticks after boot; zero if the kernel does not report it.
     pub(crate) start_time: u64,
-    /// The inode of the pid namespace; zero if the kernel does not tell.
+    /// The inode of the pid namespace; zero if the kernel does not report it.
     pub(crate) pid_namespace: u64,
     /// The inode of the time namespace to which the start time refers; zero if there are no time namespaces.
     pub(crate) time_namespace: u64,
@@ -109,9 +110,9 @@ fn namespace(kind: &str) -> u64 {
     std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
 }
 
-/// Returns whether `/proc` belongs to this process's pid namespace. Then `/proc/self` has the same pid as
-/// that namespace, and `NSpid` (since Linux 4.1) has only one pid. The kernel lists there a pid for each namespace,
-/// from the namespace of `/proc` down to that of the process.
+/// Returns whether `/proc` belongs to this process's pid namespace. Then `/proc/self` has the same pid as that
+/// namespace, and `NSpid` (since Linux 4.1) has only one pid. In `NSpid` the kernel lists a pid for each namespace,
+/// from the namespace of `/proc` down to the namespace of the process.
 fn table_is_ours() -> bool {
     let own = std::process::id().to_string();
     let is_named_so = std::fs::read_link("/proc/self").is_ok_and(|name| name.as_os_str() == own.as_str());
@@ -188,7 +189,7 @@ fn process_is_frozen(pid: u32) -> bool {
     events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
 }
 
-/// Returns whether a process with that pid exists. Asks without `/proc`, which may hide other users' processes or be
+/// Returns whether a process with that pid exists. Does not use `/proc`, which may hide other users' processes or be
 /// missing.
 fn pid_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };

@@ -2,7 +2,7 @@
 //!
 //! A note is one word: the latch's place, whether it is wanted exclusively, and a state. For an exclusive latch, the
 //! latch word names the owner, so the note is only a hint and has the state `holding` from the start. For a shared
-//! latch, the latch word has only a count, and the state tells whether the count includes the session:
+//! latch, the latch word has only a count, and the state shows whether the count includes the session:
 //!
 //! ```text
 //!   none --> wanting --> holding --> releasing --> none
@@ -39,7 +39,7 @@ pub(crate) enum NoteNumber {
 }
 
 impl NoteNumber {
-    /// Returns the note of that number, if a slot has as many.
+    /// Returns the note of that number, if a slot has a note of that number.
     #[inline]
     pub(crate) fn new(number: u32) -> Option<NoteNumber> {
         use NoteNumber::{N0, N1, N10, N11, N2, N3, N4, N5, N6, N7, N8, N9};
@@ -103,7 +103,8 @@ impl Note {
         Note(place + RELEASING)
     }
 
-    /// Makes a note: the session holds the latch at `place` exclusively, or wants to. The latch word tells which.
+    /// Makes a note: the session holds the latch at `place` exclusively, or wants it exclusively. The latch word shows
+    /// which.
     #[inline]
     pub(crate) fn exclusive(place: u64) -> Note {
         Note(place + (EXCLUSIVE | HOLDING))

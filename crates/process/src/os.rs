@@ -31,7 +31,8 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 
 /// Sleeps while the low half of the latch word equals that of `seen`, at most `bound`, as a sleeper of `class`.
 ///
-/// The low half has the count, all waiting bits and most of the owner's index, so a change that matters changes it.
+/// The low half has the count, all waiting bits and most of the owner's index, so every change that a sleeper must
+/// notice changes the low half.
 pub(crate) fn sleep_on_latch(word: &AtomicU64, seen: u64, class: Class, bound: Duration) -> Wait {
     if rio::schedule::instead_of_sleep() {
         return Wait::TimedOut;
@@ -52,8 +53,8 @@ pub(crate) fn wake_on_latch(word: &AtomicU64, class: Class) {
     let _ = futex::wake_bitset(low_half(word), futex::Flags::empty(), count, bits(class));
 }
 
-/// Returns when every running processor has passed a full fence. All threads see the stores made before the call from
-/// then on, and the stores of a thread that had not seen them are visible here.
+/// Returns when every running processor has passed a full fence. From then on, all threads see the stores made before
+/// the call. If a thread had not seen these stores, its own earlier stores are visible to the caller.
 pub(crate) fn barrier_everywhere() {
     if rustix::thread::membarrier(rustix::thread::MembarrierCommand::Global).is_err() {
         // The kernel or sandbox has no such call. Sleep far longer than any processor delays a store.
@@ -61,7 +62,7 @@ pub(crate) fn barrier_everywhere() {
     }
 }
 
-/// Lets the barriers of other processes reach this one. Returns whether they do.
+/// Lets the barriers of other processes reach this process. Returns whether the kernel can do this.
 pub(crate) fn join_barriers() -> bool {
     rustix::thread::membarrier(rustix::thread::MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
@@ -82,8 +83,8 @@ fn bits(class: Class) -> NonZeroU32 {
     NonZeroU32::new(bits).expect("neither is zero")
 }
 
-/// Returns the half of a latch word that the kernel compares. Only the kernel gets it: this program never loads or
-/// stores through it, so no two accesses of different size meet.
+/// Returns the half of a latch word that the kernel compares. Only the kernel gets the half: this program never loads
+/// or stores through it, so the program makes no two accesses of different size to one word.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<[AtomicU32; 2]>();
     let low = if cfg!(target_endian = "little") { 0 } else { 1 };
@@ -110,7 +111,7 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
     }
 }
 
-/// Tells a process from its children, made by fork or by a clone that the C library does not know.
+/// Distinguishes a process from its children, made by fork or by a clone that the C library does not know.
 ///
 /// The mark is a number in a page that the kernel wipes in a child ([`rio::ForkMark`]). A check costs one load, so
 /// every call can afford it.

@@ -76,7 +76,7 @@ impl Session {
 }
 
 impl ProcessManager {
-    /// Returns the number of pins that living sessions have at `place`, or `None` if that is uncertain at this
+    /// Returns the number of pins that living sessions have at `place`, or `None` if the number is uncertain at this
     /// moment. The caller prevents new pins; existing pins may be released meanwhile.
     pub fn pinned_by(&self, place: u64) -> Option<u32> {
         let mut count = 0;

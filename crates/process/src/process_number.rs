@@ -79,7 +79,7 @@ impl ProcessNumber {
     }
 
     fn identity(self) -> Identity {
-        // The start time is not known, so a later process with the same pid is taken for it.
+        // The start time is not known, so a later process with the same pid would be taken for this process.
         Identity { pid: self.pid(), start_time: 0, pid_namespace: self.0 >> PID_BITS, time_namespace: 0 }
     }
 }

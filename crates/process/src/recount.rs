@@ -1,8 +1,9 @@
 //! A new count of the holders of a shared latch after one of them has died (PROTOCOLS D7).
 //!
-//! The count in the word does not tell whether it includes the dead session. So the reaper freezes the word: an
-//! acquire or release of a shared latch is a compare-and-swap, which fails on a frozen word and is repeated. Then the
-//! reaper reads the notes of the living sessions until no note is unsure, and stores the number of holders.
+//! The count in the word does not show whether it includes the dead session. So the reaper freezes the word: an acquire
+//! or release of a shared latch is a compare-and-swap, which fails on a frozen word and is repeated. Then the reaper
+//! reads the notes of the living sessions until each note states whether its session holds the latch, and stores the
+//! number of holders.
 //!
 //! One session at a time freezes a latch; the header names the session and the latch. If we die here: the next
 //! session that freezes a latch first finishes our count. Until then a waiter for our latch finds it frozen by a dead

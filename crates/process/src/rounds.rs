@@ -9,7 +9,7 @@
 //!
 //! Invariant: correctness never needs exactly one leader. Two leaders at once do some work twice, or find a role taken.
 //!
-//! If we die here: the word grows old, and another thread leads.
+//! If we die here: the word becomes too old, and another thread leads.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Rounds {
         let word = &processes.0.header.rounds[self.work as usize];
         let (last, now) = (word.load(), boot_micros());
         let is_due = last == NOBODY || u128::from(now.abs_diff(last)) >= patience.as_micros();
-        // Two words in one microsecond must differ, or two threads would lead.
+        // Two words stored in one microsecond must differ. Otherwise two threads would lead.
         let now = if now == last { now + 1 } else { now };
         let is_ours = (self.led == Some(last) || is_due) && word.compare_exchange(last, now).is_ok();
         self.led = is_ours.then_some(now);

@@ -74,7 +74,7 @@ impl UndoHandle {
     }
 }
 
-/// While this lives, its session's work frees space.
+/// A guard: while it exists, the session's work frees space.
 pub struct Freeing<'s>(&'s Session);
 
 impl Drop for Freeing<'_> {
@@ -116,8 +116,8 @@ impl Session {
         }
     }
 
-    /// Makes a session in the name of a dead session, with the latches that the dead session held. Its drop changes
-    /// nothing.
+    /// Makes a session handle in the name of a dead session, with the latches that the dead session held. Its drop
+    /// changes nothing.
     pub(crate) fn stand_in(
         processes: ProcessManager,
         dead: SessionId,
@@ -275,8 +275,8 @@ impl Session {
         }
     }
 
-    /// Sets, for the tools, what the session waits for: a kind (zero: nothing) and a subject, in its manager's own
-    /// numbering.
+    /// Sets, for the tools, the object for which the session waits: a kind (zero: no wait) and a subject, in its
+    /// manager's own numbering.
     #[inline]
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
@@ -339,7 +339,7 @@ impl Session {
     /// session's death its repairer gets the number.
     #[inline]
     pub fn set_in_hand(&self, what: u64) {
-        // Release: earlier stores to the thing stay before this store.
+        // Release: earlier stores to the object stay before this store.
         self.slot.in_hand.publish(what);
     }
 
@@ -474,7 +474,7 @@ impl Session {
     }
 }
 
-/// Shows the tools what its session waits for, as long as this value lives.
+/// Shows the tools the object for which its session waits, while this value exists.
 pub struct LongWait<'s> {
     session: &'s Session,
     before: (u32, u64, u64),

@@ -4,11 +4,12 @@
 //! Departures: the semaphore is a word in the session's slot, one per thread; and every sleep ends within
 //! [`SLEEP_MAX`], because the session that should wake the sleeper may be dead (PROTOCOLS D8).
 //!
-//! The word: bit 0, the session is in the kernel or on its way there; above it, the number of wakes. The sleeper
-//! takes a [`Ticket`] (the word), *then* checks its condition, *then* sleeps if the word still equals the ticket. A
-//! waker first makes the condition true, then adds a wake. If the sleeper's check comes later, it sees the condition.
-//! Otherwise the word differs from the sleeper's ticket. The waker calls the kernel only if bit 0 was set, and clears
-//! the bit before the call. So of several wakers only the first calls the kernel, even if the sleeper resumes late.
+//! Bit 0 of the word: the session sleeps in the kernel, or is about to sleep. The higher bits: the number of wakes. The
+//! sleeper takes a [`Ticket`] (the word), *then* checks its condition, *then* sleeps if the word still equals the
+//! ticket. A waker first makes the condition true, then adds a wake. If the sleeper's check comes after the wake, the
+//! sleeper sees the condition. Otherwise the word differs from the sleeper's ticket, and the sleeper does not sleep.
+//! The waker calls the kernel only if bit 0 was set, and clears the bit before the call. So of several wakers only the
+//! first calls the kernel, even if the sleeper resumes late.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -23,7 +23,7 @@ use crate::NOTES;
 pub(crate) const PINS: usize = 62;
 /// Bits of a slot's index in a latch word.
 const INDEX_BITS: u32 = 20;
-/// Bits of the generation in a latch word, and so everywhere.
+/// Bits of the generation in a latch word. All other words have the same number of bits for it.
 pub(crate) const GENERATION_BITS: u32 = 26;
 /// The largest number of sessions that a latch word can name, in whole chunks of the slab.
 pub(crate) const SESSIONS_MAX: u32 = (1 << INDEX_BITS) - crate::FIRST_SLOTS;
@@ -95,7 +95,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The right to repair a slot's tenant: the repairer, and the tenant that the right is for. Zero: no session has it.
+/// The right to repair a slot's tenant: the repairer, and the tenant to be repaired. Zero: no session has it.
 ///
 /// Bits 0-19 and 32-57 are the repairer's, as in its name; bits 20-31 and 58-63 are the low 18 bits of the tenant's
 /// generation. So if a repairer stops after the burial, its right ends with the tenant, and does not block the repair
@@ -239,7 +239,7 @@ shared! {
         pub(crate) append_lsn: Word<u64>,
         /// The transaction of the noted append.
         pub(crate) append_txn: Word<u64>,
-        /// What the session waits for: a number that only its manager understands.
+        /// The object for which the session waits: a number that only the object's manager interprets.
         pub(crate) wait_subject: Word<u64>,
 
         /// The tenant; stored last when a tenant joins or leaves.
@@ -250,15 +250,15 @@ shared! {
         pub(crate) undo: Link<UndoLog>,
         /// The word that the session sleeps on: bit 0 asleep, above it the number of wakes.
         pub(crate) sleep: Word<u32>,
-        /// The kind of thing that the session waits for; zero: nothing.
+        /// The kind of object for which the session waits; zero: it does not wait.
         pub(crate) wait_kind: Word<u32>,
         /// When the wait began, in microseconds since the machine started; zero: not stated.
         pub(crate) wait_since: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 3],
 
-        /// What the session has taken from a list and not yet put into another place: a number that only its manager
-        /// understands. Only the session writes this and the words below.
+        /// The object that the session has taken from a list and not yet put into another place: a number that only the
+        /// list's manager interprets. Only the session writes this and the words below.
         pub(crate) in_hand: Word<u64>,
         /// The number of pins without a note.
         pub(crate) pins_unnoted: Word<u64>,
@@ -319,9 +319,9 @@ pub struct SessionInfo {
     pub append_lsn: u64,
     /// The tree epoch that it is in, or zero.
     pub tree_epoch: u64,
-    /// The kind of thing that it waits for, in its manager's numbering; zero: nothing.
+    /// The kind of object for which it waits, in its manager's numbering; zero: it does not wait.
     pub wait_kind: u32,
-    /// The thing that it waits for.
+    /// The object for which it waits.
     pub wait_subject: u64,
     /// When the wait began, if the session stated that.
     pub wait_since: Option<SystemTime>,

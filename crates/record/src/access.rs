@@ -209,10 +209,10 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// Checks the whole structure of a database: all that its pages state about each other.
+/// Checks the whole structure of a database: every statement of a page about another page.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
+/// A page cannot be read for a reason other than damage. Damage is a finding in the result, not an error.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     match access.database().method() {
         Method::Btree if access.database().key_format().is_list => list::verify::verify(access),

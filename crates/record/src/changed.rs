@@ -55,7 +55,7 @@ pub const BODY_HEAD_MAX: usize = 32;
 
 /// Bits of the first byte: the number of bytes of `lsn_before / 8`.
 const LSN_BYTES: u8 = 7;
-/// Bits of the first byte: how cut and put share the last bytes of the body.
+/// Bits of the first byte: which of the body's last bytes are the cut and which are the put.
 const PARTS: u8 = 3 << 3;
 /// All last bytes are the put.
 const PUT_ONLY: u8 = 0 << 3;

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Makes `environment` the owner of a copied file in its page 0.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the page is no undamaged page 0.
+/// [`Error::Corrupt`] if the page is damaged, or is not page 0.
 pub fn give_to(environment: [u8; 16], full_name: &str, page: &mut [u8]) -> Result<()> {
     let damaged = |what: String| Error::Corrupt { file: full_name.to_string(), page: 0, what };
     let file = FileId::new(PageHeader::of(page).file_id.get());

@@ -1,9 +1,9 @@
 //! Cursors: one set of calls over the walks of all access methods, in transactions and in snapshots.
 //!
-//! A [`Walk`] goes from record to record. The [`Cursor`] around it knows the walk's position: no place yet, on
-//! a record, below all records, or above all records. A call that fails or finds nothing leaves the cursor in its
-//! place. Two calls that find nothing move the cursor: [`Cursor::next`] to a place above all records, and
-//! [`Cursor::prev`] below all.
+//! A [`Walk`] goes from record to record. The [`Cursor`] that has the walk notes its position: no position yet, on a
+//! record, below all records, or above all records. A call that fails or finds no record does not move the cursor, with
+//! two exceptions: if they find no record, [`Cursor::next`] moves the cursor above all records, and [`Cursor::prev`]
+//! below all records.
 
 use rio::planted;
 
@@ -63,7 +63,7 @@ pub trait BothWays: Walk {
     fn go_to(&mut self, key: Self::Key<'_>) -> Result<bool>;
 }
 
-/// The place of a cursor.
+/// The position of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Nowhere,
@@ -73,7 +73,7 @@ pub(crate) enum Place {
     AboveAll,
 }
 
-/// A place for a cursor to return to.
+/// A position to which a cursor can return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand<'k> {
     /// No place yet.

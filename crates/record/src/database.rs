@@ -84,7 +84,7 @@ pub enum Granularity {
     Page,
 }
 
-/// A page that was unlinked, and the tree epoch after which no session can be on the way to it.
+/// A page that was unlinked, and the tree epoch after which no session can still reach the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unlinked {
     /// The left neighbour, which records `gone` as unlinked.
@@ -210,7 +210,7 @@ impl Database {
         self
     }
 
-    /// Excludes lock escalation, for a session that needs two concurrent transactions in the database.
+    /// Forbids lock escalation, for a session that needs two concurrent transactions in the database.
     #[must_use]
     pub fn without_escalation(mut self) -> Database {
         self.escalates = false;
@@ -357,11 +357,12 @@ impl Database {
         self.last_leaf.store(0, Ordering::Relaxed);
     }
 
-    /// Forgets which pages were unlinked and are to be freed: the region that counted the epochs is gone.
+    /// Forgets which pages were unlinked and are to be freed, because the region that counted the epochs no longer
+    /// exists.
     pub fn forget_unlinked(&self) {
         self.unlinked().clear();
         self.staying().clear();
-        // The hints may lie beyond the recovered end of the file.
+        // The hints may be pages after the recovered end of the file.
         self.set_tail_hint(0);
         self.forget_last_leaf();
         if let Some(geometry) = self.geometry() {

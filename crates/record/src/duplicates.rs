@@ -8,12 +8,12 @@
 //! | sorted | the value | nothing |
 //! | in insertion order | a growing number, big-endian, 8 bytes | the value |
 //!
-//! So the values of a key are neighbours and in their order. Logging, undo, locking, splitting and snapshots need
-//! nothing special. In the encoded key a zero byte is followed by 255, and the end is two zeros. So entries have the
+//! So the values of a key are neighbours and in their order. Logging, undo, locking, splitting and snapshots need no
+//! code for such keys. In the encoded key a zero byte is followed by 255, and the end is two zeros. So entries have the
 //! order of their keys, and no entry's key begins with the encoding of another key.
 //!
-//! The number is the LSN of the entry's insertion, or a little less, so it always grows. A session that inserts another
-//! value of the key at the same moment may compute the same number; it then takes the next number.
+//! The number is the LSN of the entry's insertion, or a little less, so it always grows. If two sessions insert values
+//! of one key at the same moment, both may compute the same number. The second session then takes the next number.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! The static header of a database file: page 0, which is never written again.
+//! The static header of a database file: page 0, which is written only when the file is made.
 //!
 //! Byte table: docs/formats/file.md.
 

@@ -102,7 +102,7 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
         }
         match entered_file(directory, &entry, environment) {
             Ok(file) => Ok(Home::Here(directory.open(&file.info.file_name(), OpenMode::Existing)?)),
-            // The next restart may find the file.
+            // The images are kept, because the next restart may find the file.
             Err(Error::Io(error)) if error.is_limit_of_process() => Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "images of torn pages are kept until their missing file is restored");

@@ -1,10 +1,10 @@
 //! Links: find a record again by its earlier page and slot, without a search.
 //!
-//! OO1 (Cattell and Skeen 1992) follows connections between parts. For records by number, the number is such an
-//! address. A record of a B-tree or a hash file has no lasting address: splits and changes of length move it. So a link
-//! has the record's place and the hash of its key, which is also the name of the record's lock. A record on that page
-//! whose key has that hash is the linked record. Otherwise the record has moved or was deleted, and the caller searches
-//! for the key (docs/design/0010-links.md).
+//! OO1 (Cattell and Skeen 1992) follows connections between parts. For records by number, the number is a lasting
+//! address of the record. A record of a B-tree or a hash file has no lasting address: splits and changes of length move
+//! it. So a link has the record's place and the hash of its key, which is also the name of the record's lock. A record
+//! on that page whose key has that hash is the linked record. Otherwise the record has moved or was deleted, and the
+//! caller searches for the key (docs/design/0010-links.md).
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -5,7 +5,7 @@
 //! (docs/design/0015-renumbering.md). Each record is an entry of this B-tree, under an *id* that never changes. Over
 //! the ids there is a *counted tree*, whose nodes are entries of the B-tree, too. A node has the number of records
 //! below each child. A search for the n-th record descends by these counts. An insertion changes one node of each
-//! level. For the log, recovery, snapshots and repair all these are ordinary changes of entries of a B-tree.
+//! level. The log, recovery, snapshots and repair treat all these changes as ordinary changes of entries of a B-tree.
 //!
 //! Locks. An insertion or deletion locks the whole database (`X`): all later numbers change, so locks on single numbers
 //! would be useless. A reader, or a replacement of a record, holds the database in an intention mode until its

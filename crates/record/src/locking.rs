@@ -1,12 +1,12 @@
-//! A database on behalf of a transaction: its pages, and its locks.
+//! A database as one transaction uses it: its pages, and its locks.
 //!
 //! Paper: LIBTP 4.4, step 3: "precede buffer manager calls with an appropriate (read or write) lock call".
 //! PROTOCOLS K1.
 //!
 //! A session that changes a record locks the record's key before the search. It holds no latch then, so it may wait. A
-//! reader tries the lock while the leaf is latched. All sessions do the same with objects whose names are known only
-//! from a page (the next key, the page itself). If a lock is not granted at once, the session releases the latch, waits
-//! for the lock, and searches again.
+//! reader tries the lock while the leaf is latched. Readers and writers also try the locks of objects whose names are
+//! known only from a page (the next key, the page itself) while the page is latched. If a lock is not granted at once,
+//! the session releases the latch, waits for the lock, and searches again.
 
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_txn::{Change, Managers, TxnSession};
@@ -236,8 +236,8 @@ impl<'a> Access<'a> {
         tried(change.managers.locks.instant(self.pages.session(), change.txn.locker(), name, mode, Wait::No))
     }
 
-    /// Waits until a gap may be entered, and keeps its lock. If it released the lock, other scans could lock the gap
-    /// again and again before this insertion. The session holds no latch.
+    /// Waits until a gap may be entered, and keeps its lock. Without this lock, other scans could lock the gap again
+    /// and again before this insertion. The session holds no latch.
     pub(crate) fn wait_for_gap(&self, gap: LockName) -> Result<()> {
         self.lock(gap, Mode::IX)
     }

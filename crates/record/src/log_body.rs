@@ -1,7 +1,7 @@
 //! The layout of a log record's body: a little-endian struct, then the bytes whose lengths the struct states.
 //!
-//! The struct begins with the packed identifier of the first page that the record changes. It names other pages of the
-//! same file by number only; zero is no page.
+//! The struct begins with the packed identifier of the first page that the record changes. The struct has only the
+//! numbers of other pages of the same file; zero is no page.
 
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};

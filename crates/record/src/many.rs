@@ -1,8 +1,8 @@
 //! Reads of several records whose waits for memory overlap.
 //!
 //! Paper: none. A record's leaf and its frame are probably not in the processor's cache. Single gets wait for these
-//! cache misses one after the other. Here the session works in two rounds. First it finds the leaves of several keys on
-//! the pages above, which are few, and prefetches these leaves. Then it reads one record after the other.
+//! cache misses one after the other. A call for several keys works in two rounds. First the session finds the leaves of
+//! the keys on the few pages above them, and prefetches these leaves. Then it reads one record after the other.
 //!
 //! Both rounds are in one visit of the tree (PROTOCOLS T2). The session never waits during the visit. A key that needs
 //! a wait ends the visit: it is read by a single get, and the two rounds begin again with the next key.

@@ -2,9 +2,9 @@
 //!
 //! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`, with page 0 (the static header) and
 //! room for two more pages. Page 0 is synced before the file gets its name, and is never written again. So a file named
-//! `NAME.tp` without a page 0 or with fewer pages is damaged, never unfinished. The name is synced before any session
-//! logs a change to the file, so a restart finds every file that the log can name. The meta page and a B-tree's root
-//! are made by log records, like any other page.
+//! `NAME.tp` that has no page 0, or fewer than three pages, is damaged, never unfinished. The name is synced before any
+//! session logs a change to the file, so a restart finds every file that the log can name. The meta page and a B-tree's
+//! root are made by log records, like any other page.
 //!
 //! Byte table: docs/formats/file.md.
 //!

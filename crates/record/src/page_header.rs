@@ -34,8 +34,8 @@ pub fn set_level(page: &mut [u8], level: u8) {
     page[LEVEL_AT] = level;
 }
 
-/// Returns whether the page was never made, so that its bytes are zeros. If a session has died while it made the page,
-/// the bytes that the session stored are those that the repetition of its change stores.
+/// Returns whether the page was never made, so that its bytes are zeros. If a session died while it made the page, the redo of
+/// its change stores the same bytes again.
 #[inline]
 pub fn is_blank(page: &PageMut<'_, '_>) -> bool {
     page.lsn() == Lsn::NONE

@@ -1,8 +1,8 @@
-//! A change of a part of a value, as data.
+//! A change of a part of a value that is described by data, not by a function.
 //!
 //! Paper: none; LIBTP's programs read a record, change it and put it back. A session that changes a value by a function
 //! of the program latches the record's page twice, because no such function runs under a latch (PROTOCOLS D12). A
-//! change that is data is made under the latch of the search.
+//! change described by data is made under the latch of the search, so the page is latched once.
 
 use crate::{Error, Result};
 

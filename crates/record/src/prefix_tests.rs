@@ -1,10 +1,10 @@
 //! Redo after a death between any two bytes: tests of the log records whose redo stores without before-images.
 //!
-//! Such a redo may begin on a page that already has some of its stores. So it must find each place by bytes that it
-//! does not change. The tests use each kind of such log records: an update in place, its compensation and the cell of
-//! an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each is redone from
-//! every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo. Rollback undoes
-//! stores with before-images, so no prefix has such a store.
+//! Such a redo may begin on a page that already has some of its stores. So it must find the place of each store by
+//! bytes that it does not change. The tests use each kind of such log records: an update in place, its compensation and
+//! the cell of an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each is
+//! redone from every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo.
+//! Rollback undoes stores with before-images, so no prefix has such a store.
 
 use crate::btree::encode::{self, After};
 use crate::changed::Changed;

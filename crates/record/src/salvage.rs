@@ -1,9 +1,9 @@
 //! Salvage: the readable records of a partly damaged database file, without its environment.
 //!
-//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page with records has their whole keys and states its own
-//! kind. So salvage needs no page to find another page: it reads all pages one after the other. It reports a page with
-//! a wrong checksum as lost, and returns the records of the other pages. A long value is lost if one of its pages is
-//! lost.
+//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page with records has the whole keys of its records and
+//! states its own kind. So salvage follows no links between pages: it reads all pages one after the other. It reports a
+//! page with a wrong checksum as lost, and returns the records of the other pages. A long value is lost if one of its
+//! pages is lost.
 //!
 //! No process may change the file meanwhile. The file has the pages as they were written back. After a crash it may
 //! lack the last commits, and may have changes of transactions that did not commit: salvage does not read the log.

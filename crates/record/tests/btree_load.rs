@@ -1,6 +1,6 @@
 //! Tests of loads: sorted records fill an empty tree.
 //!
-//! Possible bugs: a page has a cell too many or a wrong fence, which only keys of different lengths show; an
+//! Possible bugs: a page has one cell too many or a wrong fence, an error that only keys of different lengths show; an
 //! interrupted load leaves unreachable pages, or a part of the records; a reader without locks sees a part of a load.
 //! The cases: numbers of records from zero to three levels, several fill percentages, keys and values at their limits;
 //! loads that are interrupted, or aborted after their end; restarts from the log only; snapshots from before and during

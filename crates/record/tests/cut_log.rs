@@ -1,10 +1,10 @@
 //! A log that is truncated at a record: does a restart find all commits before the cut, and does the library still
 //! work?
 //!
-//! The critical case is a change of several actions, above all a split, that ends between two of them. In the test,
-//! transactions split leaves and inner pages, write long values, abort and clean up. Then the log is truncated at each
-//! record of some kinds, and at some other records. A restart must find every commit before the cut and nothing else,
-//! and searches must find keys despite unposted splits.
+//! The critical case is a change of several actions, above all a split, whose log ends between two actions. In the
+//! test, transactions split leaves and inner pages, write long values, abort and clean up. Then the log is truncated at
+//! each record of some kinds, and at some other records. A restart must find every commit before the cut and nothing
+//! else, and searches must find keys despite unposted splits.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 

@@ -18,7 +18,7 @@ use libtp_record::page::record_lsn::RecordFlags;
 use libtp_record::recno::log_records as recno;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Returns a struct whose bytes are 1, 2, 3 ... as text, so that every field has another number.
+/// Returns the text of a struct whose bytes are 1, 2, 3 and so on. So every field has a different number.
 fn sample<T: FromBytes + std::fmt::Debug>() -> String {
     let bytes: Vec<u8> = (1..).take(size_of::<T>()).collect();
     let value = T::read_from_bytes(&bytes).unwrap_or_else(|_| unreachable!("the struct has that many bytes"));

@@ -1,9 +1,9 @@
-//! The users of a region: exactly the users of the directory to which the region belongs.
+//! The permitted users of a region: exactly the users of the directory to which the region belongs.
 //!
-//! Each region belongs to a directory, for example to an environment's. The region's file may lie in another directory,
-//! where every user may make files, under a name that other users can guess. So a new region gets the owner, the group
-//! and the rights of the directory to which it belongs. An existing region is used only if its owner may write that
-//! directory, and if no further users may write the region. A symbolic link is not followed.
+//! Each region belongs to a directory, for example to an environment's. The region's file may be in another directory,
+//! in which every user may make files, and may have a name that other users can guess. So a new region gets the owner,
+//! the group and the rights of the directory to which it belongs. An existing region is used only if its owner may
+//! write that directory, and if no further users may write the region. A symbolic link is not followed.
 //!
 //! Access control lists are ignored.
 
@@ -78,7 +78,7 @@ impl Access {
             let _ = fchown(file, Some(self.owner), None);
         }
         if own.gid() != self.group && fchown(file, None, Some(self.group)).is_err() {
-            // The file cannot get the directory's group, and the group that it has instead gets no right to it.
+            // The file cannot get the directory's group, so its present group gets no right to the file.
             mode &= !GROUP;
         }
         // The mode is set explicitly, so that the directory's mode decides and not the umask.

@@ -1,15 +1,15 @@
 //! Keeps a file open, and the file's locks held, in this process and in no child (PROTOCOLS D9).
 //!
-//! The kernel drops a lock of an open file when the last descriptor and the last mapping of that open file are gone.
-//! A child inherits descriptors, so a lock kept by a descriptor outlives a killed parent for as long as the child
-//! runs. A mapping with `MADV_DONTFORK` is in no child, whether fork made the child or a clone that the C library
-//! does not know. The child need not do anything for that.
+//! The kernel drops a lock of an open file when the last descriptor and the last mapping of that open file are gone. A
+//! child inherits descriptors, so a lock kept by a descriptor outlives a killed parent for as long as the child runs. A
+//! mapping with `MADV_DONTFORK` is in no child, whether fork made the child or a clone that the C library does not
+//! know. The child need not make any call for this.
 //!
 //! Some stacked filesystems map the lower filesystem's file instead of their own. On these the lock ends with the
 //! descriptor. So the library uses anchors only on filesystems known to work ([`Anchor::holds_locks_of`]).
 //!
 //! Invariant: a process unmaps only memory that it mapped itself. In a child, another mapping may be at the address of
-//! its parent's mapping. In every child the kernel zeroes a word next to the mapping. A child that reads the zero
+//! the parent's mapping. In every child the kernel zeroes a word next to the mapping. A child that reads the zero
 //! unmaps only its copy of that word's memory.
 #![allow(unsafe_code)]
 

@@ -84,7 +84,7 @@ impl Store<'_> {
 
 /// Which stores have before-images.
 enum Saving<'g, 'u> {
-    /// No store: the memory is private, and a death takes it away.
+    /// No store: the memory is private, and a death of the process removes it.
     Nothing,
     /// All stores.
     All(&'g mut Section<'u>),
@@ -170,7 +170,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
     #[inline(always)]
     pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
         let is_within = |store: &Store<'_>| self.bytes.get(store.range()).is_some() && store.is_aligned();
-        // Without an early end: the compiler then makes a few comparisons of the few stores.
+        // The loop has no early end, so the compiler makes only a few comparisons for the few stores.
         let are_within = stores.iter().fold(true, |are_within, store| are_within & is_within(store));
         assert!(are_within, "a change stores outside its area, or a word at no multiple of eight");
         if !matches!(self.saving, Saving::NotRepeated { .. }) && self.saved_or_made(&stores) {
@@ -222,7 +222,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
 
     /// Makes the last store of a change: a word at a place that is a multiple of eight, which records that the change
     /// is made. A death leaves either the old word or the new word. If the change has a before-image, the word gets one
-    /// too, so that a rollback restores both or neither.
+    /// too, so that a rollback restores both the change and the word, or neither.
     ///
     /// # Panics
     /// If the word is out of bounds.

@@ -102,7 +102,7 @@ impl<T: Checkable> Checked<T> {
         }
     }
 
-    /// Returns the check on a value. The check depends on the word's place only by the low bits, which are the same in
+    /// Returns the check on a value. Of the word's address, the check uses only the low bits, which are the same in
     /// every mapping.
     #[inline]
     fn mark(&self, raw: u64) -> u64 {

@@ -1,11 +1,12 @@
 //! A consistent copy of a kept region, and the region's return to the copy after a crash that its memory did not
 //! survive.
 //!
-//! Paper: a departure; Rio's memory survives. Here a crash of the machine may tear a region on ordinary storage.
+//! Paper: a departure. Rio's memory survives a crash; here a crash of the machine may tear a region on ordinary
+//! storage.
 //!
-//! The copy has its own blocks wherever the region has blocks, even where nothing was stored yet, so that a later store
-//! on a full disk raises no signal. For the same reason the copy shares no blocks with the region, on filesystems
-//! where files can share blocks: the next store to either file would need a new block.
+//! The copy has blocks of its own at every offset at which the region has blocks, even if nothing was stored there yet,
+//! so that a later store on a full disk raises no signal. For the same reason the copy shares no blocks with the
+//! region, on filesystems where files can share blocks: the next store to either file would need a new block.
 //!
 //! If we die here: a file under a temporary name is left. The next thread with the same number removes it. `path` leads
 //! to a whole file at any time.

@@ -1,4 +1,4 @@
-//! Keeps the library's files off the descriptors 0 to 2.
+//! Keeps the library's files away from the descriptors 0 to 2.
 //!
 //! If a program is started with a standard descriptor closed, the next file opened in the process gets that
 //! descriptor's number. The program still prints to that number, and its messages would overwrite a file of the

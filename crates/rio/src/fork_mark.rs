@@ -1,4 +1,5 @@
-//! Tells a process from its children. A fork makes a child, and so does a clone that the C library does not know.
+//! Distinguishes a process from its children. A child is made by a fork, or by a clone that the C library does not
+//! know.
 //!
 //! A child has its parent's shared mappings and a copy of every handle, so the child could end its parent's work, or
 //! store over it. A mark is a number, and the process that made it has the same number in a page that the kernel wipes
@@ -21,7 +22,7 @@ pub struct ForkMarks {
     drawn: AtomicU64,
 }
 
-/// A mark of a process, which tells the process from its children.
+/// A mark of a process. The mark distinguishes the process from its children.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkMark {
     word: &'static AtomicU64,

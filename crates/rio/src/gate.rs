@@ -1,8 +1,8 @@
 //! A gate: one word that lets a transaction take the quick path (`undo/quick.rs`). It has the number of bytes that the
 //! transaction may declare without a further check, and is zero while it is shut.
 //!
-//! Paper: a departure; Vista has no children of a fork, no guard and no log that is too short. The declaration
-//! of a range checks all three by the one load of the gate that it needs for its bounds.
+//! Paper: a departure; Vista has no children of a fork, no guard and no log that is too short. The declaration of a
+//! range must load the gate to check its bounds; the same load checks for all three.
 //!
 //! The word is in a page that the kernel wipes in a child, so a child finds the gate of an inherited handle shut. The
 //! child never opens the gate again, because [`Gate::open`] is called only where the handle's fork mark is certain.

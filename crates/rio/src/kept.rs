@@ -1,11 +1,11 @@
 //! A kept region: between two runs its data exist nowhere else, and only one process at a time uses it.
 //!
-//! An environment's region can be rebuilt from the log, so a doubtful region is thrown away. A kept region cannot be
-//! rebuilt. It is accepted even if it is a copy of another file, or was made before the machine was restarted. If it
-//! was in use when the machine stopped, it is opened only if its memory survives this. The region's file gets its
-//! name only when the file is complete. The file's blocks and directory entry are on the disk before anything is stored
-//! in the region. Otherwise blocks and entry would be only in ordinary memory for a while, and a crash that the
-//! stores survive would lose them.
+//! An environment's region can be rebuilt from the log, so a doubtful region is discarded. A kept region cannot be
+//! rebuilt. So it is accepted even if it is a copy of another file, or was made before the machine was restarted. If it
+//! was in use when the machine stopped, it is opened only if its memory survives this. The region's file gets its name
+//! only when the file is complete. The file's blocks and directory entry are on the disk before anything is stored in
+//! the region. Otherwise blocks and entry would be only in ordinary memory for a while, and a crash that the stores
+//! survive would lose them.
 //!
 //! If we die here: a file under a temporary name is left. The next thread with the same number removes it.
 
@@ -357,7 +357,7 @@ impl Kept {
         self.region.check_sizes()?;
         self.region.sync()?;
         self.region.header().seal.publish(self.region.seal_of(&sealed()));
-        // The seal and `clean` lie in different cache lines, which get to memory in any order.
+        // The seal and `clean` are in different cache lines, which are written back to memory in any order.
         self.region.sync_header()?;
         failpoint("rio: kept region sealed, not marked as sealed");
         self.region.header().clean.publish(1);

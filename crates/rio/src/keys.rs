@@ -4,8 +4,8 @@
 //! of pages has a key, and a register of each thread holds the thread's rights to the pages of each key. So the begin
 //! and the end of a transaction need no system call.
 //!
-//! Each thread has its own rights. A thread that is older than the key has no rights to its pages until the thread asks
-//! for them; a new thread inherits the rights of the thread that made it.
+//! Each thread has its own rights. A thread that is older than the key has no rights to the key's pages until the
+//! thread asks for them; a new thread inherits the rights of the thread that made it.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 

@@ -1,4 +1,4 @@
-//! The memory that this process may count on: the machine's memory, or less under a limit.
+//! The memory that this process can use: the machine's memory, or less if a limit applies.
 //!
 //! Not in the papers. The limits are the limits of the process's control group and of all groups above it (versions 1
 //! and 2, found by `/proc/self/cgroup` and the mount points), and the limit of its address space (`RLIMIT_AS`). A file
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The assumed memory of a machine if `/proc/meminfo` does not give it.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Returns the bytes of memory that this process may count on.
+/// Returns the number of bytes of memory that this process can use.
 pub fn memory_bytes() -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
     memory_below(Path::new("/"), limit)

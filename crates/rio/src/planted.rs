@@ -1,4 +1,5 @@
-//! Planted bugs: places where a test build can break a rule on purpose, to check that the tests notice.
+//! Planted bugs: places in the code at which a test build can break a rule on purpose, to check that the tests notice
+//! the break.
 //!
 //! Compiled in only with the feature `planted`, which only the test suites switch on; without it every call is the
 //! constant `false` and costs nothing. `LIBTP_PLANTED="log: flush not synced"` switches one bug on, in a process and in

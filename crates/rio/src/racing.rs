@@ -1,10 +1,9 @@
 //! Bytes of a region that other threads may store to while this thread loads them.
 //!
-//! A reference to such bytes would be undefined (`bytes.rs`), so there is none. Each load is one instruction of the
-//! processor, written as assembly: the compiler knows nothing of the bytes, neither that they stay the same nor that they
-//! do not. A loaded value may be of no use: half old, half new. The caller finds out whether a thread has stored
-//! meanwhile, and believes nothing before. So each load lies within the area whatever place it is asked for, and
-//! nothing here panics.
+//! A reference to such bytes would be undefined behaviour (`bytes.rs`), so there is none. Each load is one instruction
+//! of the processor, written as assembly, so the compiler assumes nothing about the bytes. A loaded value may be
+//! useless: half old, half new. The caller checks whether a thread has stored meanwhile, and uses no value before this
+//! check. So each load is within the area, whatever offset the caller asks for, and nothing here panics.
 //!
 //! Only on x86-64, whose processors keep the order of loads. Elsewhere no area can be read in this way.
 
@@ -13,7 +12,7 @@ use std::marker::PhantomData;
 use crate::schedule::point;
 use crate::{Bytes, Offset, Region};
 
-/// The least bytes of an area: the places below need no check.
+/// The least number of bytes of an area: loads at offsets below it need no check.
 const BYTES_MIN: usize = 64;
 
 /// An area of plain bytes, to be loaded from while other threads store to it.
@@ -25,8 +24,8 @@ pub struct Racing<'r> {
 }
 
 impl Region {
-    /// Returns an area of at least 64 bytes, to be loaded from while other threads store to it. `None` if the area
-    /// does not lie in the region, and on processors other than x86-64.
+    /// Returns an area of at least 64 bytes, to be loaded from while other threads store to it. `None` if the area is
+    /// not in the region, and on processors other than x86-64.
     #[inline(always)]
     pub fn racing(&self, at: Offset<Bytes>, bytes: usize) -> Option<Racing<'_>> {
         if cfg!(not(target_arch = "x86_64")) || bytes < BYTES_MIN {
@@ -53,7 +52,7 @@ impl Racing<'_> {
         value
     }
 
-    /// Returns the four bytes at `at`; the area's last four if the area ends before.
+    /// Returns the four bytes at `at`. If the area ends before these bytes do, returns the area's last four bytes.
     #[inline(always)]
     pub fn u32(&self, at: usize) -> u32 {
         point();
@@ -68,7 +67,7 @@ impl Racing<'_> {
         value
     }
 
-    /// Returns the eight bytes at `at`. Bytes behind the area's end read as zero.
+    /// Returns the eight bytes at `at`. Bytes after the area's end count as zero.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // an area has less than 2^29 bytes; else the result is of no use
     pub fn u64(&self, at: usize) -> u64 {
@@ -83,8 +82,8 @@ impl Racing<'_> {
         value.checked_shr(8 * (at - from) as u32).unwrap_or(0)
     }
 
-    /// Returns how many of `count` numbers of four bytes, which stand in order, are below `value`. The first stands at
-    /// `at`, and each other number eight bytes behind the number before. `None` if the area ends before the last.
+    /// Returns how many of `count` sorted numbers of four bytes are below `value`. The first number is at `at`, and
+    /// each further number is eight bytes after the previous number. `None` if the area ends before the last number.
     ///
     /// If the numbers change meanwhile, the result is any number up to `count`.
     #[inline(always)]
@@ -99,7 +98,7 @@ impl Racing<'_> {
         }
         let numbers = self.place.wrapping_add(at);
         let (mut first, mut below) = (numbers, 0_usize);
-        // A search by halves. Without a branch on a comparison: the processor cannot predict the direction.
+        // A binary search without a branch on a comparison, because the processor cannot predict the direction.
         // SAFETY: as in `u32`. The search loads numbers from the first to the last, which lie within the area: `first`
         // has `left` numbers from itself on at all times.
         unsafe {

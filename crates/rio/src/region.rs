@@ -484,7 +484,7 @@ impl Region {
         self.header().reserve.get().min(self.0.mapping.bytes() as u64)
     }
 
-    /// Returns the address of `bytes` at `offset`, if they lie inside the region and are aligned.
+    /// Returns the address of `bytes` at `offset`, if they are inside the region and aligned.
     #[inline]
     pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<*mut u8> {
         let inner = &*self.0;
@@ -532,7 +532,7 @@ impl Region {
     /// Returns the offset of a value in this mapping.
     ///
     /// # Panics
-    /// If the value does not lie in this mapping.
+    /// If the value is not in this mapping.
     #[inline]
     pub fn offset_of<T: Shared>(&self, thing: &T) -> Offset<T> {
         let offset = self.offset_of_address(std::ptr::from_ref(thing).addr());

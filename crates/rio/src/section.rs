@@ -11,7 +11,7 @@ use crate::schedule::point;
 use crate::{failpoint, planted, Atom, Bits, Checkable, Checked, Link, Offset, Undo, Word};
 
 impl Undo {
-    /// Opens a section. Inside another open section the new one is a nested top action (PROTOCOLS D2).
+    /// Opens a section. Inside another open section, the new section is a nested top action (PROTOCOLS D2).
     #[inline]
     pub fn section(&self) -> Section<'_> {
         self.section_of(&self.broken)

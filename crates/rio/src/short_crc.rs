@@ -8,9 +8,9 @@
 /// The greatest length that is summed word by word. Longer input is summed faster in several parts at once.
 const BYTES_MAX: usize = 1024;
 
-/// Continues a CRC-32C: `crc` is the sum of earlier bytes (zero for none), and the result is the sum of these and of
-/// `bytes`. Returns `None` if `bytes` is longer than a kilobyte or not made of whole words of eight bytes, or if the
-/// processor has no instruction for it.
+/// Continues a CRC-32C: `crc` is the checksum of earlier bytes (zero for none), and the result is the checksum of the
+/// earlier bytes followed by `bytes`. Returns `None` if `bytes` is longer than a kilobyte or not made of whole words of
+/// eight bytes, or if the processor has no instruction for it.
 #[inline]
 pub fn short_crc32c(crc: u32, bytes: &[u8]) -> Option<u32> {
     #[cfg(target_arch = "x86_64")]

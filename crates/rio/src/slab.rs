@@ -75,7 +75,7 @@ impl<T: Shared> Slab<T> {
         }
     }
 
-    /// Returns a slot that does not lie in the first chunk, or whose chunk this handle has not checked yet.
+    /// Returns a slot that is not in the first chunk, or whose chunk this handle has not checked yet.
     #[inline]
     fn at_further(&self, index: u32) -> &T {
         let (chunk, within) = self.chunk_of(index);
@@ -220,7 +220,7 @@ impl<T: Shared> Slab<T> {
         failpoint("rio: slab has memory for a chunk");
         self.header.chunks[count as usize].publish(Some(chunk));
         let header = (region.offset_of(&*self.header).raw(), size_of::<SlabHeader>() as u64);
-        // The link and the count lie in different cache lines, which get to memory in any order.
+        // The link and the count are in different cache lines, which are written back to memory in any order.
         region.write_back_and_fence(header);
         failpoint("rio: chunk in the slab's list, not counted");
         self.header.chunk_count.publish(count + 1);

@@ -13,7 +13,7 @@ use crate::{Mapping, WriteBack};
 /// The events that stores into a region survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Survives {
-    /// The death of every process. The page cache of any file survives that.
+    /// The death of every process. The page cache of any file survives this event.
     Process,
     /// The death of the operating system too: the machine keeps its memory over a warm start.
     System,

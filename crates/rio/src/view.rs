@@ -1,9 +1,9 @@
 //! A view: a second mapping of a region's file, for the program that stores to it.
 //!
-//! Paper: Rio Vista, section 4, figure 4: the metadata have a separate range of addresses, so that a pointer that runs
-//! off the user's data does not reach them. Here the library works through the [`Region`]'s mapping, at an address that
-//! the program does not know. The program has the view, in which the library's parts are hidden: an access to them
-//! faults.
+//! Paper: Rio Vista, section 4, figure 4: the metadata have a separate range of addresses, so that a pointer that
+//! leaves the user's data does not reach the metadata. Here the library works through the [`Region`]'s mapping, at an
+//! address that the program does not know. The program has the view, in which the library's parts are hidden: an access
+//! to them faults.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -263,7 +263,7 @@ impl Flat {
 
     #[inline(always)]
     fn shown(&self, at: u64, bytes: usize) -> Shown<'_> {
-        // Mapped positions lie far below 2^64.
+        // Mapped positions are far below 2^64.
         let place = self.base.as_ptr().wrapping_add(usize::try_from(at).unwrap_or(usize::MAX));
         Shown { place, at: self.from + at, bytes, view: PhantomData }
     }

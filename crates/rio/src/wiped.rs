@@ -1,4 +1,4 @@
-//! Pages that the kernel wipes in a child of this process, so that a word in the page tells a process from its
+//! Pages that the kernel wipes in a child of this process, so that a word in the page distinguishes a process from its
 //! children.
 
 use std::sync::atomic::AtomicU64;

@@ -1,6 +1,6 @@
 //! Control words: the only plain data that several processes may access at once, so every control word is atomic.
 //!
-//! There are two ways to change a word, and the call shows which one is meant. [`Word::set`] demands an open
+//! There are two ways to change a word, and each has its own calls. [`Word::set`] demands an open
 //! [`Section`](crate::Section), which is rolled back if the process dies. [`Word::publish`] and the read-modify-write
 //! calls are for words that other threads read without a latch. The store to such a word is the *last* store of its
 //! change, and is never rolled back (PROTOCOLS D2).

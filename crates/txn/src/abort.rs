@@ -65,8 +65,8 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
     let is_clr = header.flags() & CLR_FLAG != 0;
     let next = before(record)?;
     if is_clr {
-        // The compensation may conclude changes that are never undone (`Change::conclude`): from now on, readers of
-        // these changes must wait for this record.
+        // The compensation may be the last of several changes that are never undone (`Change::conclude`). From now on,
+        // readers of these changes must wait for this record.
         change.managers.txns.header.last_commit.fetch_max(record.lsn);
         return Ok(next);
     }
@@ -81,7 +81,7 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
 /// Returns the LSN where undo continues after a record.
 ///
 /// # Errors
-/// The record names no earlier record: undo would never end.
+/// The record states an LSN that is not earlier: an undo that continued there would never end.
 pub(crate) fn before(record: &RecordRef<'_>) -> Result<Lsn> {
     let is_clr = record.header.flags() & CLR_FLAG != 0;
     let next = if is_clr { undo_next(record)? } else { record.header.prev() };

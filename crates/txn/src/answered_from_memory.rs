@@ -6,8 +6,8 @@
 //! control file has a note of such commits before the first of them is answered. If the memory is missing when the
 //! environment is opened next, that opening must report this.
 //!
-//! If a session dies here: no such commit was answered yet. If the note is not in the control file, or not in the
-//! region, the next session writes it again.
+//! If a session dies here: no commit was answered from memory yet. If the note is not in the control file, or not in
+//! the region, the next session writes the note again.
 
 use libtp_log::Lsn;
 use rio::{failpoint, planted, Lasting};

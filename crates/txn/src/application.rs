@@ -21,7 +21,7 @@ pub type PageFn = dyn Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + 
 /// A log-record type of the application.
 #[derive(Clone)]
 pub struct ApplicationType {
-    /// Its code, from 1 on. Never used for anything else.
+    /// The type's code, from 1 on. The code is never used for another type.
     pub code: u16,
     /// Its name, which each of its records contains: 1 to 64 bytes.
     pub name: String,
@@ -80,7 +80,7 @@ impl fmt::Debug for Applications {
 }
 
 impl Applications {
-    /// Makes the table of these types, with the function that reads the type of a record.
+    /// Makes the table of the application's types, with the function that reads the type of a record.
     pub fn new(types: impl IntoIterator<Item = ApplicationType>, signature: SignatureFn) -> Applications {
         let types = types.into_iter().map(|it| (it.code, it)).collect();
         Applications { types, signature: Some(signature), left: Mutex::default() }

@@ -36,8 +36,8 @@ impl Managers {
     }
 
     /// Makes the transaction table in a new region, for a log whose last checkpoint is at `checkpoint`. The next
-    /// checkpoint is due by its distance from there, so that a restart never reads much more log than that, however
-    /// often the system crashes.
+    /// checkpoint is due at the usual distance from `checkpoint`, so that a restart never reads much more log than this
+    /// distance, however often the system crashes.
     ///
     /// # Errors
     /// The region cannot grow.
@@ -86,7 +86,8 @@ impl Managers {
         managers
     }
 
-    /// Stores the log that this process asks to keep, for all processes: any process may take the next checkpoint.
+    /// Stores how much log this process asks to keep. All processes read this value, because any process may take the
+    /// next checkpoint.
     fn share_settings(&self) {
         let (header, settings) = (&self.txns.header, &self.settings);
         if self.processes.is_observer() || planted("txn: the setting for kept log is not shared") {

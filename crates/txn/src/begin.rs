@@ -1,4 +1,4 @@
-//! The beginning and the end of a transaction, and the log space that is reserved for its undo.
+//! Begins and ends transactions, and reserves log space for their undo.
 //!
 //! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Beginning and end write
 //! only the session's slot, and identifiers are taken in blocks: a small transaction touches no shared word or list.
@@ -92,7 +92,7 @@ impl TxnSession {
         let slot = self.slot();
         let counted = slot.undo_counted.get();
         if counted != 0 {
-            // In this order: if the session dies in between, the log keeps room that is not needed. In the other order,
+            // If the session dies between the two stores, the log keeps room that is not needed. In the other order,
             // the log could lack room that is needed.
             slot.undo_counted.init(0);
             failpoint("txn: promise cleared, room not returned");

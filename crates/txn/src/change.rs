@@ -5,12 +5,13 @@
 //! A section is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The
 //! page LSN is stamped. The section is closed. Only then are the latches released.
 //!
-//! Redo stores some bytes without before-images (`PageMut::again`), because the noted record can repeat the stores. The
-//! driver passes the proof that the record is noted. Without the proof, as in an unprotected environment, every store
-//! has a before-image.
+//! Redo stores some bytes without before-images (`PageMut::again`), because a redo of the noted record repeats these
+//! stores. The driver passes the proof that the record is noted. Without the proof, as in an unprotected environment,
+//! every store has a before-image.
 //!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
-//! After that, the repairing session rolls the section back and redoes the record on each of its pages that is older.
+//! After that, the repairing session rolls the section back and redoes the record on each of its pages with an older
+//! page LSN.
 
 use libtp_buffer::{ExclusivePage, PageHeader, PageMut, Repeated};
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
@@ -67,7 +68,7 @@ impl Change<'_> {
         self.apply_undone_by(kind, record, pages, undo_body_bytes)
     }
 
-    /// Does as [`Change::apply`], where the compensation is as long as for a record with a body of `undo_body_bytes`,
+    /// Does as [`Change::apply`], but counts log space for a compensation of a record with a body of `undo_body_bytes`,
     /// whatever the length of this record.
     ///
     /// # Panics

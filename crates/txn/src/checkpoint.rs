@@ -1,4 +1,4 @@
-//! Fuzzy checkpoints: they keep recovery short while transactions run.
+//! Fuzzy checkpoints. They limit the length of recovery, and are taken while transactions run.
 //!
 //! Not in the paper (ARIES). One session at a time, of any process, has the role. It writes the dirty pages in batches,
 //! each page under a shared latch for as long as a copy takes. Then it logs and forces a record with the running

@@ -13,15 +13,16 @@
 //!    answered from memory.
 //! 2. *Reserve* room for the commit record.
 //! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
-//!    snapshots remember. Before the record nothing has happened; after it the transaction is committed (PROTOCOLS D6).
+//!    snapshots remember. Before the commit record the transaction can be aborted; after the record it is committed
+//!    (PROTOCOLS D6).
 //! 4. *Carry out* the decision: fates of databases (`databases.rs`), joined memory (`joined.rs`).
 //! 5. *Release* the locks, then *end* the transaction (`release_and_end`). A commit of databases ends before it
 //!    releases its locks (`databases.rs`).
 //! 6. *Make durable* ([`TxnSession::make_durable`]): the disk, or memory that outlives the system.
 //! 7. *Note the answer* ([`TxnSession::note_answer`]), if it comes before the disk.
 //!
-//! The repair of a dead session, and the repair after the death of all sessions, do the rest of 3 and 4
-//! ([`Managers::complete_commit`]), and then 5.
+//! The repair of a dead session, and the repair after the death of all sessions, do the rest of steps 3 and 4
+//! ([`Managers::complete_commit`]), and then step 5.
 
 use libtp_log::{record_bytes, Lsn, TxnId};
 use libtp_process::Session;
@@ -73,7 +74,8 @@ impl TxnSession {
     /// ([`TxnSession::state`] is `Running`). If the wait for the disk failed, the transaction is committed in memory
     /// but a crash of the machine may undo it, as the error states.
     pub fn commit(&self, managers: &Managers, durability: Durability) -> Result<Committed> {
-        // The caller refuses `Rio` on such memory, with a fuller error. Here a commit on disk is as good.
+        // The caller refuses `Rio` on memory that survives only processes, with a better error text. Here such a commit
+        // waits for the disk, which is at least as durable.
         let durability = match durability {
             Durability::Rio if !managers.lasting().is_lasting() => Durability::Sync,
             asked => asked,

@@ -64,7 +64,7 @@ impl Managers {
             let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
             crate::Error::ControlHeld { holder: what, seconds: CONTROL_TIMEOUT.as_secs() }
         };
-        // One limit for both waits: otherwise each of several threads would wait for all earlier threads.
+        // Both waits have one common limit. Otherwise each of several threads would wait for all earlier threads.
         let begun = Instant::now();
         let control = loop {
             match self.control.try_lock() {

@@ -36,7 +36,7 @@ impl Managers {
         self.txns.slots.check()
     }
 
-    /// Returns the name of the thing that the latch at `place` guards, for messages. Takes no latch.
+    /// Returns the name of the structure that the latch at `place` guards, for messages. Takes no latch.
     pub fn latch_name(&self, place: u64) -> String {
         if let Some(page) = self.buffers.page_at(place) {
             let name = self.buffers.file_by_id(page.file()).map_or_else(|| page.file().to_string(), |info| info.name);

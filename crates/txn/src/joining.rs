@@ -49,7 +49,7 @@ impl Managers {
         Ok(Some(self.session_on(session, index, locker)))
     }
 
-    /// Makes a session as if it had begun that transaction itself.
+    /// Makes a session that has the same state as if it had begun that transaction itself.
     pub(crate) fn session_with(&self, session: Session, index: u32, locker: LockerId, txn: TxnId) -> TxnSession {
         let joined = self.session_on(session, index, locker);
         joined.set_last_id(txn);

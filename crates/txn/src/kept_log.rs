@@ -1,9 +1,9 @@
 //! The log that is kept for a copy: a backup needs all log from a checkpoint before its first page is copied until the
 //! backup ends.
 //!
-//! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot has the LSN from which on the log is kept.
-//! The word is cleared with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads
-//! these words before it gives log up.
+//! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot has the LSN from which on the log is kept. The
+//! word is cleared with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads
+//! these words before it recycles log.
 //!
 //! The log is kept while other sessions continue. First the session stores the LSN of the log's present beginning in
 //! the word. Then it takes a checkpoint itself. Only one checkpoint runs at a time. So a checkpointer that had read the
@@ -34,7 +34,7 @@ impl Managers {
     pub fn begin_copy_from(&self, txn: &TxnSession, from: Lsn) -> Result<()> {
         self.pin_log(txn, from.min(self.log.oldest()))?;
         let oldest = self.log.files_from()?;
-        // When the disk was full, blocks of log that only a copy needs may have been returned to it.
+        // When the disk was full, the log may have freed blocks that only a copy needs.
         if from < oldest || from < self.log.oldest() && !self.log.is_in_files(from) {
             self.end_copy(txn);
             return Err(libtp_log::Error::TooOld { lsn: from, oldest }.into());
@@ -54,7 +54,7 @@ impl Managers {
         Ok(taken)
     }
 
-    /// Ends the keeping of the log for the session.
+    /// Stops keeping the log for the session.
     pub fn end_copy(&self, txn: &TxnSession) {
         txn.slot().kept_from.publish(Lsn::NONE);
     }

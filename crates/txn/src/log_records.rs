@@ -8,7 +8,7 @@ pub(crate) mod left;
 /// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has
 /// joined, mostly none.
 pub const COMMIT: u16 = 16;
-/// The transaction's changes are all undone. Body: empty.
+/// All changes of the transaction are undone. Body: empty.
 pub const ABORT_END: u16 = 17;
 /// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction,
 /// then three words for each segment of memory that may not know of a commit.

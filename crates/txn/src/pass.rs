@@ -1,9 +1,10 @@
 //! Passing a running transaction from one session to another, of the same process or not.
 //!
 //! Departure: in LIBTP (3.2.5) a transaction belongs to the process that began it. Here a transaction is its slot and
-//! its locker, and one word names the slot's owner. The repair of a dead session takes its transactions over by that
-//! word (PROTOCOLS D5), and so does a session that got an offer. Until then the transaction belongs to the session that
-//! offered it, and is undone if that session dies or leaves.
+//! its locker, and one word names the slot's owner. The repair of a dead session takes over the session's transactions
+//! by a swap of that word (PROTOCOLS D5), and a session that got an offer takes over the offered transaction in the
+//! same way. Until the swap the transaction belongs to the session that offered it, and is undone if that session dies
+//! or leaves.
 //!
 //! If a session dies here: before the swap the transaction still belongs to the offering session. After the swap it
 //! belongs to the new session. The repair finds the transaction's locker by the slot, even if the locker still names
@@ -46,8 +47,9 @@ impl TxnSlot {
 }
 
 impl TxnSession {
-    /// Offers the running transaction. From here on this session does nothing in it: it waits until another session has
-    /// taken the transaction over ([`Managers::is_taken`]), or takes the offer itself as any other session would.
+    /// Offers the running transaction. After this call, this session makes no call in the transaction. It waits until
+    /// another session has taken the transaction over ([`Managers::is_taken`]), or takes the offer itself like any
+    /// other session.
     pub fn offer(&self) -> Offer {
         debug_assert!(self.session().latch_count() == 0, "a session that offers its transaction holds no latch");
         self.slot().offered_by.publish(self.session().id());

@@ -1,12 +1,13 @@
 //! The reaper: repairs the remains of a dead session in the managers, while other sessions work (docs/design/0004).
 //!
-//! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that it had appended is
-//! redone on each of its pages that is older, then its latches are released. This half needs only the latches and
-//! notes that the dead session holds. It is done by a session that waits for one of these latches; otherwise by
-//! the session that does the logical half, first for every dead session. *Logical*: the dead session's transaction ends
-//! according to its last record, its locks and its pins are released, and its slot is freed. This half needs latches,
-//! and is done by a session that holds no latch: a background thread of any process, the next session to open or
-//! to leave, or a session that has waited long for a lock.
+//! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that the session had
+//! appended is redone on each of its pages with an older page LSN, then the session's latches are released. This half
+//! needs only the latches and notes that the dead session holds. A session that waits for one of these latches does
+//! this half. If no session waits, the session that does the logical half first does the physical half for every dead
+//! session. *Logical*: the dead session's transaction ends according to its last record, its locks and its pins are
+//! released, and its slot is freed. This half needs latches, so only a session that holds no latch does it: a
+//! background thread of any process, the next session to open or to leave, or a session that has waited long for a
+//! lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
 //! next session continues the repair. A transaction that the repairing session had adopted then counts as a transaction
@@ -42,7 +43,7 @@ pub struct Reaped {
     pub undone: u32,
 }
 
-/// Repairs in the name of one process's handle, for as long as that handle is open.
+/// The repairs of one process's handle, while that handle is open.
 struct Reaper(Weak<Managers>);
 
 impl Repairer for Reaper {
@@ -145,8 +146,9 @@ impl Managers {
         first.map(|()| reaped)
     }
 
-    /// Asserts that every owner exists: a dead session is buried only when it owns nothing any more. A slot or locker
-    /// that a wild store has given to a session that does not exist would be kept for ever, with its locks.
+    /// Asserts that every owner exists: the slot of a dead session is freed only when the session owns nothing any
+    /// more. A slot or locker that a wild store has given to a session that does not exist would be kept for ever, with
+    /// its locks.
     fn check_owners(&self) {
         let is_orphan = |owner: &dyn Fn() -> SessionId| {
             let first = owner();

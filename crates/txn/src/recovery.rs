@@ -1,4 +1,4 @@
-//! Restart: it brings the environment from its state after a crash to the committed state.
+//! Restart: recovers the environment from its state after a crash to the committed state.
 //!
 //! The algorithm is ARIES. [`look`](mod@look) reads the log before anything is written, so a restart that must be
 //! refused changes nothing. [`analysis`] finds the transactions that did not end. [`history`] reads the log once and
@@ -45,8 +45,8 @@ pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 /// attached.
 ///
 /// # Errors
-/// A damaged log record or page, an unknown record type, a full disk. The error states how far the files are recovered,
-/// and opening again starts over.
+/// A damaged log record or page, an unknown record type, a full disk. The error states how far the files are recovered.
+/// The next opening repeats the whole restart.
 pub fn restart(
     managers: &Managers,
     txn: &TxnSession,

@@ -7,7 +7,7 @@
 //! D6).
 //!
 //! If the process dies here: redo skips pages that have the change (by their LSN), and undo skips changes that have a
-//! compensation, so the next process that opens the environment does the rest.
+//! compensation, so the next process that opens the environment can repeat the repair.
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{AloneRepair, Rank, SessionId};

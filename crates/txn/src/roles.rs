@@ -1,11 +1,11 @@
-//! The roles that one session has at a time.
+//! Roles: at most one session has a role at a time.
 
 use libtp_process::{leaves_roles, SessionId};
 use rio::{Region, Word};
 
 use crate::Managers;
 
-/// A role that one session has at a time. Released when this value is dropped.
+/// A session's hold on a role. At most one session has the role at a time. Released when this value is dropped.
 pub(crate) struct Role<'m> {
     pub(crate) region: &'m Region,
     pub(crate) word: &'m Word<SessionId>,

@@ -1,6 +1,6 @@
 //! Savepoints: a transaction undoes its changes since a mark, and continues.
 //!
-//! Paper: LIBTP, section 6, has nested transactions as future work. Going back to a savepoint is an abort that stops at
+//! Paper: LIBTP, section 6, has nested transactions as future work. A rollback to a savepoint is an abort that stops at
 //! the mark. Each change is undone with a compensation record, which states where undo continues. So a later abort, or
 //! restart, continues before the mark and undoes nothing twice. The locks stay with the transaction (docs/design/0009).
 //!
@@ -11,7 +11,7 @@ use rio::{failpoint, planted};
 
 use crate::{Managers, Result, TxnSession};
 
-/// A place in a transaction.
+/// A point in a transaction to which the transaction can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The transaction's last record at this place; `Lsn::NONE` if it had logged nothing.

@@ -45,7 +45,7 @@ pub struct TxnSession {
 /// (bits 8 to 15), and the owner's bits for the locks that the transaction holds (bits 0 to 7). Zero is no file.
 #[derive(Default)]
 struct Entered {
-    /// By the file's number modulo the number of cells.
+    /// The cells. The index of a file's cell is the file's number modulo the number of cells.
     files: [Cell<u64>; ENTERED_FILES],
     /// The epoch in which the kept locks were learnt.
     epoch: Cell<u64>,
@@ -55,10 +55,10 @@ struct Entered {
     calls: Cell<u32>,
 }
 
-/// The largest number of notes for after the commit.
+/// The largest number of noted places to visit after the commit.
 const FOR_LATER_MAX: usize = 1024;
 
-/// One of this number of calls counts the transaction's locks.
+/// Of this number of calls, one call counts the transaction's locks.
 const COUNTED_EVERY: u32 = 32;
 
 /// The number of databases that a transaction usually uses at most.
@@ -135,7 +135,7 @@ impl TxnSession {
     /// transaction.
     pub(crate) fn noted_in_commit(&self) -> Option<(Lsn, TxnId)> {
         let (lsn, txn) = self.session.last_noted();
-        // The slot may be another session's now, so it is not read.
+        // The slot may belong to another session now, so it is not read.
         let is_own = txn != 0 && txn + 1 == self.id_next.get();
         // An append that was noted before the commit began is not the commit record.
         let is_of_the_commit = self.noted_before_commit.get().is_some_and(|before| before != lsn);

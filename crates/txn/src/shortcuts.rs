@@ -1,11 +1,12 @@
-//! Shortcuts through long histories: copies of the version that a record had a few changes after a snapshot's place.
+//! Shortcuts through the long histories of records: copies of a version that a record had a few changes after a
+//! snapshot's place in the log.
 //!
 //! Not in the paper (PROTOCOLS S4). A record that is changed very often has as many versions as changes, and a reader
 //! of an old snapshot would undo all of them one by one. So while a snapshot is held, and a record was changed since
 //! the snapshot, a session that changes the record again leaves a copy of its version here, one time in eight, if there
 //! is no copy yet. The copy has the log's tail at that moment: *at this place of the log the record had this version*.
 //! A reader whose snapshot's place is there or earlier begins at that version, usually a few changes from the version
-//! that it may see. A record that is changed once or twice needs no shortcut and gets none.
+//! that it may see. A record that is changed once or twice needs no shortcut and gets no shortcut.
 //!
 //! The shortcuts are a cache. An entry stays true even if the record is changed or deleted, and a missing entry costs
 //! only time. Entries of records that are changed again and again are not replaced. A record with more than 16 KiB in a
@@ -83,7 +84,7 @@ impl Managers {
                 used.init(used.get() + 1);
             }
             let entry = &set.entries[way];
-            // An entry whose writer died states nothing.
+            // An entry whose writer died is not valid.
             is_known |= entry.place.load() >= pinned_to && entry.writer.load() == SessionId::NONE;
         }
         // A check of all pins is expensive while their owners write them. If no shortcut is to be left, the check is

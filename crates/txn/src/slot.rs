@@ -1,9 +1,9 @@
 //! A transaction's slot: its shared state.
 //!
 //! Paper: LIBTP 3.2.5, "a per-process transaction structure in shared memory": the last log sequence number, a state
-//! (idle, running, aborting or committing), and a pointer into the lock table. A slot belongs to one session as long as
-//! the session lives, and has one transaction after the other, so the beginning and the end of a transaction touch no
-//! shared list.
+//! (idle, running, aborting or committing), and a pointer into the lock table. A slot belongs to one session for the
+//! life of the session, and the session's transactions use it one after the other, so the beginning and the end of a
+//! transaction touch no shared list.
 //!
 //! The state word is only information. A transaction's last log record decides its fate (PROTOCOLS D6).
 

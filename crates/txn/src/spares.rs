@@ -75,7 +75,7 @@ impl Spares {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Session>> {
-        // The list is whole between any two statements.
+        // A panic leaves the list valid, because it is valid between any two statements.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

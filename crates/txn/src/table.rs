@@ -36,9 +36,9 @@ rio::shared! {
         pub next_id: Word<u64>,
         /// Checkpoints taken.
         pub checkpoints: Word<u64>,
-        /// Transactions ended, summed from the sessions now and then.
+        /// Not used: the slots count the commits.
         pub commits: Word<u64>,
-        /// Aborts.
+        /// Not used: the slots count the aborts.
         pub aborts: Word<u64>,
         /// Non-zero once the control file states that commits are answered from memory.
         pub rio: Word<u64>,

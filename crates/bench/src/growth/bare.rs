@@ -1,5 +1,5 @@
-//! Comparable work without a library: a load from memory of the same size, a read of a page from a file of the same
-//! length, writing pages twice, a copy of a value. If the time of this work rises from one size to the next, the
+//! Work without a library, for comparison: loads from memory of the same size, reads of pages from a file of the same
+//! length, writes of pages twice, copies of values. If the time of this work rises from one size to the next, the
 //! machine is the cause. The difference between an operation's time and these times is the library's cost.
 
 use std::fs::File;

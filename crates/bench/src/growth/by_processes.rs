@@ -1,4 +1,4 @@
-//! The figure by processes: TPC-B's transaction and its read-only variant, for one client process to many.
+//! The figure by processes: TPC-B's transaction and its read-only variant, with one to many client processes.
 
 use super::bends::{Bend, TOLERANCE};
 use super::by_size::figure;
@@ -47,9 +47,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }
 
-/// Describes each step of the figure. There is no reason why more processes should be slower than fewer. So a number of
-/// processes is a cliff if in most rounds its transactions take more than the tolerance times as long as with the
-/// fastest smaller number.
+/// Describes each step of the figure. There is no reason why a transaction should take longer with more processes. So a
+/// number of processes is a cliff if, in most rounds, a transaction with it takes more than the tolerance times as long
+/// as with the fastest smaller number.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {

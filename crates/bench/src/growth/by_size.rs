@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub bare: Bare,
 }
 
-/// The work without a library that is compared with libtp.
+/// Work that uses no library; its times are compared with libtp's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bare {
     /// Loads from memory of the same size, and reads and writes of pages.

@@ -1,4 +1,4 @@
-//! A lock for the duration of a write: only one program at a time writes a file in plain mode.
+//! A lock that is held during a write: only one program at a time writes a file in plain mode.
 //!
 //! The lock belongs to the open file description, and covers a byte far after the file's end. It must not conflict with
 //! the programs' own locks: `flock` locks are of another kind, but an `fcntl` lock may cover the byte and belong to

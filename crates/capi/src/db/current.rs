@@ -1,7 +1,8 @@
 //! `txn_begin`, `txn_commit`, `txn_abort`: the transaction of a thread (LIBTP 3.2.5).
 //!
 //! The transaction has no handle: the thread's calls on files opened with DB_TXN belong to it. `txn_begin` only notes
-//! that there is a transaction; the first of these calls begins it, in the environment of that call's file.
+//! that the thread has a transaction. The first call on such a file begins the transaction, in the environment of the
+//! file.
 //!
 //! Invariants
 //! 1. The transaction is dropped before the environment that it borrows from (by the order of the fields).

@@ -27,9 +27,9 @@ pub(crate) enum SeekTo {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Always,
-    /// Only if no record has the number.
+    /// The record is stored only if no record has the number.
     New,
-    /// Always; the cursor moves to the record.
+    /// The record is always stored, and the cursor moves to it.
     WithCursor,
 }
 

@@ -13,7 +13,7 @@
  *     which 4.4BSD does not have. Here the test loads and reads the same file, and checks that the two flags are refused.
  *   - In shared mode pages have 4096 bytes or more: a smaller psize or bsize is accepted and rounded up.
  *   - In shared mode a hash function of the program is accepted and not called (hash(3)), and a key has at most a quarter of a page
- *     (tp_btree_open(3)): driver2 expects an error for a longer key.
+ *     (tp_btree_open(3)), so the test driver2 here expects an error for a longer key.
  *   - The data of one key are in the order of insertion; 4.4BSD promises no order. In a hash file, a deletion with R_CURSOR deletes the
  *     record at the cursor (docs/design/0018-db3.md).
  */

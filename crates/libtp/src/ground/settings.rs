@@ -19,7 +19,7 @@ use crate::{Durability, Error, Result};
 
 /// The name of the settings file in an environment's directory.
 pub const SETTINGS_NAME: &str = "libtp.toml";
-/// The largest settings file. A larger one is refused.
+/// The largest settings file. A larger file is refused.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the bytes of the settings file in `directory`, if it exists.
@@ -65,7 +65,7 @@ pub enum Victim {
     Youngest,
     /// The transaction with the fewest locks.
     FewestLocks,
-    /// The transaction that has logged least.
+    /// The transaction that has logged the fewest bytes.
     FewestLogBytes,
 }
 
@@ -112,7 +112,7 @@ impl DatabaseSettings {
 pub struct Settings {
     /// The directory of the log's segment files; the environment's directory if unset.
     pub log_directory: Option<PathBuf>,
-    /// The memory the page cache may use; a quarter of the machine's if unset.
+    /// The memory that the page cache may use; a quarter of the machine's memory if unset.
     pub memory: Option<Bytes>,
     /// When a commit returns, unless the transaction chooses otherwise.
     #[serde(deserialize_with = "durability")]

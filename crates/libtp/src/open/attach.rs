@@ -7,8 +7,8 @@
 //! * no process is attached, and no region passes the checks: **restart** from the log files. Before that, the good
 //!   part of an old region's log is written to the files, also if the region survived a reboot or another build made it
 //!   (`warm_start.rs`).
-//! * other processes are attached: **join** their region. If this process cannot find it, the opening fails: it never
-//!   makes a second region.
+//! * other processes are attached: **join** their region. If this process cannot find that region, the opening fails:
+//!   an opening never makes a second region.
 //!
 //! If we die here: the kernel releases the door, and the next process begins the work again. Other processes attach to
 //! a region only after it was marked ready.
@@ -36,7 +36,7 @@ use crate::{Error, Result};
 /// If more restarts than this have followed each other without a checkpoint, the restart takes a checkpoint itself.
 const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
 
-/// Opens the environment. Creates a missing one if `create` allows.
+/// Opens the environment. Creates a missing environment if `create` allows this.
 pub(crate) fn open(
     platform: &Platform,
     settings: &Settings,
@@ -301,7 +301,7 @@ impl Opening<'_> {
         failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
         managers.log.check_against_files(control).map_err(|error| error.to_string())?;
-        // The log's directory may have been moved while no process used it.
+        // The log's directory may have been moved while no process was attached.
         libtp_log::note_files(region, &self.platform.log_directory).map_err(|error| error.to_string())?;
         failpoint("alone: log repaired");
         managers.buffers.repair_alone();

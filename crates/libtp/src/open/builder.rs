@@ -1,4 +1,4 @@
-//! The builder of an environment: the settings and choices of one opening.
+//! The builder: the settings and choices of one opening of an environment.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -54,9 +54,9 @@ impl Builder {
     }
 
     /// States that the memory of the region's directory survives more than the library can detect; the operator vouches
-    /// for it. Prefer `libtp.toml` for this statement, so that it applies to all processes. It includes the processor's
-    /// cache: the library then never writes it back, even where it detected that it must. Use it only on a machine
-    /// whose start after a crash preserves the cache or writes it back to memory.
+    /// for it. Prefer `libtp.toml` for this statement, so that it applies to all processes. The statement includes the
+    /// processor's cache: the library then never writes the cache back, even where it detected that it must. Use it
+    /// only on a machine whose start after a crash preserves the cache or writes it back to memory.
     #[must_use]
     pub fn region_survives(mut self, what: Survives) -> Builder {
         self.settings.region_survives = Some(what);
@@ -159,8 +159,8 @@ impl Builder {
         self
     }
 
-    /// Sets which side is right when shared memory and log files disagree. Without this choice, the opening is then
-    /// refused. The choice has no effect when they agree.
+    /// Sets which side is right when shared memory and log files disagree. Without this choice, an opening that finds a
+    /// disagreement is refused. The choice has no effect when the two sides agree.
     #[must_use]
     pub fn keep(mut self, keep: Keep) -> Builder {
         self.keep = Some(keep);

@@ -6,8 +6,8 @@
 //! there is no environment, so deleting the file cannot lead to a second environment.
 //!
 //! The process at the door, which holds it, also locks the byte of its own number ([`ProcessNumber`]). If that process
-//! is stopped, waiters give up and name it in their error. A process at the door never waits for anything that a
-//! stopped process may hold.
+//! is stopped, waiters give up, and their error names the stopped process. A process at the door never waits for
+//! anything that a stopped process may hold.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +109,7 @@ impl Judge {
         Door { judge: self, own }
     }
 
-    /// Returns the process at the door, if it is another one that has marked itself.
+    /// Returns the process at the door, if another process is at the door and has marked itself.
     pub(crate) fn opening_process(&self) -> Option<ProcessNumber> {
         let byte = self.file.locked_by_other(PROCESS_NUMBERS, ProcessNumber::END).ok().flatten()?;
         Some(ProcessNumber::from_raw(byte - PROCESS_NUMBERS))

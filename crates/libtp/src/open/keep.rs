@@ -1,11 +1,12 @@
 //! Shared memory whose files were replaced by a restored backup (PROTOCOLS F1).
 //!
-//! The log files are then older than the region, which names another control file or another incarnation. So the region
-//! no longer belongs to the environment, but may hold the only trace of commits since the backup. If the restored files
-//! have all of the region's commits, the region is removed. If not, the user decides, never the library.
+//! The log files are then older than the region, and the region's header has another control file or another
+//! incarnation. So the region no longer belongs to the environment, but only the region may have the commits since the
+//! backup. If the restored files have all of the region's commits, the region is removed. If the files lack commits,
+//! the user decides, never the library.
 //!
-//! If we die here: until the restart that follows has raised the incarnation, the next opening decides again. After
-//! that the files are complete, and the next opening removes the region.
+//! If we die here: until the restart that follows has raised the incarnation, the next opening decides again. After the
+//! raise the files are complete, and the next opening removes the region.
 
 use libtp_buffer::{BufferManager, FileInfo};
 use libtp_log::ControlFile;

@@ -1,4 +1,5 @@
-//! Shared memory that environments left behind: removed if it can never be needed, and shown if it might.
+//! Shared memory that environments left behind: removes memory that can never be needed, and shows memory that might be
+//! needed.
 //!
 //! A region outlives its processes so that the next process finds their work. If the environment's directory was
 //! deleted, there is no next process, and the memory would be lost until the machine restarts. So when a process first
@@ -41,11 +42,11 @@ pub struct OrphanedMemory {
     pub remove: String,
 }
 
-/// What the directory that a region names has now.
+/// The present contents of the directory in which a region's environment was last opened.
 enum Place {
     /// The region's environment, or one restored from its backup: its next opening decides what becomes of the region.
     There,
-    /// Not the region's environment, which is gone.
+    /// The directory does not have the region's environment.
     Gone,
     /// The control file cannot be read.
     Unknown,

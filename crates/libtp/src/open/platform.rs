@@ -52,9 +52,9 @@ impl std::fmt::Debug for Platform {
 /// Where a region is.
 #[derive(Clone, Debug)]
 pub enum Memory {
-    /// In a file of one of these directories; the last is the environment's own.
+    /// The region is in a file of one of these directories; the last is the environment's own.
     Files(Vec<PathBuf>),
-    /// In the memory of this process: simulated processes share it.
+    /// The region is in the memory of this process: simulated processes share it.
     #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
     Shared(SharedMemory),
 }
@@ -299,7 +299,8 @@ impl Platform {
         }
     }
 
-    /// Removes the files with the region's name from the other homes, so that no search takes one for the new region.
+    /// Removes the files with the region's name from the other homes, so that no search takes such a file for the new
+    /// region.
     fn only_region(&self, homes: &[PathBuf], identity: &Identity, made: &Region) {
         for path in homes.iter().map(|home| home.join(self.region_name(home, identity))) {
             if path != made.path() {

@@ -1,6 +1,6 @@
 //! The one list of log-record types that the library knows.
 //!
-//! Recovery and `tp printlog` use only this list. Codes are never reused; a new type goes at the end of its owner's
+//! Recovery and `tp printlog` use only this list. Codes are never reused; a new type is added at the end of its owner's
 //! range.
 
 use libtp_txn::RecordType;

@@ -26,7 +26,7 @@ pub(crate) struct Taken {
 }
 
 impl Opening<'_> {
-    /// Calls `rescue`, which writes a region's log to the files; if not all of the log could be taken, notes that
+    /// Calls `rescue`, which writes a region's log to the files. If `rescue` could not take all of the log, notes that
     /// commits are lost. Returns `None` if files and region disagree and the user has decided between them.
     /// `is_current` states that the data of the other managers are up to date, too.
     ///

@@ -6,7 +6,7 @@
 //! makes the control file, and removes [`RESTORING`] when the restored log has durable names. While the control file is
 //! empty, opening refuses a directory that has [`RESTORING`], a file of a backup, a database or a segment of the log.
 //!
-//! If we die here: [`RESTORING`] or the segments of the log stay. Both are refused.
+//! If we die here: [`RESTORING`] or the segments of the log stay. An opening refuses a directory with either.
 //!
 //! An opening that must make a new environment makes the file [`CREATING`] before the control file. Every opening that
 //! succeeds removes [`CREATING`]. If the first opening fails or dies, the next opening that must make a new environment
@@ -84,7 +84,7 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
     Err(refusal(&platform.path, what))
 }
 
-/// Refuses an environment that is being filled, or whose filling was cut off.
+/// Refuses an environment that is being filled, or whose filling was interrupted.
 ///
 /// # Errors
 /// `Environment`, with the remedy.
@@ -132,7 +132,7 @@ pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Records durably that the environment is filled, or that nothing of it is left.
+/// Records durably that the environment is filled, or that all its files were removed.
 pub(crate) fn end_filling(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, FILLING)
 }

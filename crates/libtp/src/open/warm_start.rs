@@ -6,9 +6,9 @@
 //! crash. Nothing else of the region is used: pages, locks and transactions come from disk and log. So only the log
 //! must survive, and must be written back where the processor's cache does not survive.
 //!
-//! If the memory is gone, the control file says whether commits were answered from it. If so, opening refuses, because
-//! the memory may only be missing for now. If the user decides to open the environment without the memory, the loss is
-//! reported.
+//! If the memory is missing, the control file states whether commits were answered from it. If commits were answered,
+//! the opening is refused, because the memory may be missing only for a time. If the user decides to open the
+//! environment without the memory, the loss is reported.
 //!
 //! If we die here: the region is unchanged until the restart raises the incarnation, so the next opening starts over.
 
@@ -114,7 +114,7 @@ impl Opening<'_> {
         self.memory_has_less(control, "the shared memory was given up, as the user asked");
     }
 
-    /// Notes that commits answered from memory may be lost: commits with durability `Rio`, or relaxed ones.
+    /// Notes that commits answered from memory may be lost: commits with durability `Rio`, or relaxed commits.
     pub(crate) fn memory_has_less(&self, control: &Control, why: &'static str) {
         if control.rio {
             self.note_loss(why);

@@ -1,11 +1,14 @@
-//! Background work: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
+//! Background work: the library's threads flush the log for relaxed commits, clean pages, take checkpoints and search
+//! for deadlocks.
 //!
-//! Each process that opened the environment has three threads. One thread only flushes the log: the other threads' work
-//! can take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and
-//! appenders would wait. One thread repairs the sessions of dead processes at once. One thread does all other work. For
-//! each job, one session at a time has the role, of whatever process. For flushing the log and for the other work, one
-//! thread among all processes looks for work often while there is work. The threads of the other processes only check
-//! that this thread still does so (`Rounds`). So an idle process costs next to nothing.
+//! Each process that opened the environment has three threads. One thread only flushes the log. The other threads' work
+//! can take long (a checkpoint writes pages and waits for the disk). If the same thread flushed the log, the log's ring
+//! would fill meanwhile, and appenders would wait. The second thread repairs the sessions of dead processes at once.
+//! The third thread does all other work. Each job has a role that at most one session of all processes has at a time.
+//!
+//! Of the log threads of all processes, one thread leads, and so does one of the threads for other work (`Rounds`). The
+//! leader looks for work every few milliseconds while there is work. The other threads only check that the leader still
+//! looks. So an idle process costs next to nothing.
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -27,8 +30,9 @@ use crate::Result;
 
 /// The pause between two looks of a thread that has work.
 const TICK: Duration = Duration::from_millis(5);
-/// The pause between two looks of an idle log thread. Another thread may take over half a pause later; one and a half
-/// pauses are less than the default limit of relaxed commits. With a lower limit, the pause is shorter.
+/// The pause between two looks of an idle log thread. If the thread dies, a thread of another process takes over half a
+/// pause later. So a relaxed commit waits at most one and a half pauses, less than the default limit. With a lower
+/// limit, the pause is shorter (`log_nap`).
 const LOG_NAP: Duration = Duration::from_millis(50);
 /// The shortest pause of a log thread: even with a limit of zero, the thread must not occupy a processor.
 const LOG_NAP_LEAST: Duration = Duration::from_micros(100);
@@ -37,7 +41,7 @@ const HOUSE_NAP: Duration = Duration::from_millis(100);
 /// The pause between two looks of the repair thread for deaths that the kernel has not reported to it.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// Starts the threads. After an error some of them run.
+/// Starts the threads. If a thread cannot be started, the threads started before it run.
 pub(crate) fn start(threads: &mut Threads, inner: &Arc<Inner>, managers: &Arc<Managers>) -> Result<()> {
     let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
     let limit = inner.settings.detached_timeout_millis.map(Duration::from_millis);
@@ -50,7 +54,7 @@ pub(crate) fn start(threads: &mut Threads, inner: &Arc<Inner>, managers: &Arc<Ma
     inner.refuse_thread()?;
     let visited = Weak::clone(env);
     spawn(threads, env, managers, "libtp-pages", move |managers, txn, stop| {
-        // In this thread, because the call takes milliseconds in a process of several threads.
+        // Called here, not by the opening: the call takes milliseconds in a process of several threads.
         managers.processes.join_barriers();
         general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&visited));
     })
@@ -99,8 +103,8 @@ impl Turns {
         stop.sleep(if self.is_busy { TICK.min(self.nap) } else { self.nap })
     }
 
-    /// Returns whether this thread does the round: if it did the last round, or if the last round of another thread was
-    /// more than half a nap ago.
+    /// Returns whether this thread does the round: it does if it did the last round, or if another thread did the last
+    /// round more than half a nap ago.
     fn begin(&mut self, managers: &Managers) -> bool {
         if self.aside.is_some_and(|until| Instant::now() < until) {
             return false;
@@ -124,12 +128,12 @@ fn log_nap(managers: &Managers) -> Duration {
     LOG_NAP.min(managers.log.relaxed_bound() / 2).max(LOG_NAP_LEAST)
 }
 
-/// Makes commits durable, and does nothing that could delay that.
+/// Makes commits durable. Does nothing else that could delay a flush.
 fn flush_log(managers: &Managers, txn: &TxnSession, stop: &Stop) {
     let mut quiet = Quiet::default();
     let mut turns = Turns::new(Work::Log, log_nap(managers));
     while turns.sleep(stop) {
-        // A process with a lower bound may have attached meanwhile.
+        // A process with a lower limit of relaxed commits may have attached meanwhile.
         turns.nap = log_nap(managers);
         let led = turns.rounds.leads();
         turns.is_busy = turns.begin(managers) && !managers.log.is_all_durable();
@@ -156,7 +160,7 @@ fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut dead_since = None;
     while !stop.is_asked() {
         if managers.region.is_broken() {
-            // Begin the next life now: relaxed commits must not wait in a broken region until a program calls.
+            // Begin the next life now: relaxed commits in a broken region must not wait for the program's next call.
             let begun = Visit::begin(env).map_or(Ok(()), |env| env.generation().map(|_| ()));
             quiet.report("the rebuild of the shared memory", begun);
             stop.sleep(TICK);
@@ -164,9 +168,9 @@ fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
         }
         // This thread survives panics in the region, because it makes the next region.
         let looked = catch_unwind(AssertUnwindSafe(|| {
-            // If a frame was busy, or another session was at the repair, look again soon.
+            // If the repair left work, because a frame was busy or another session repaired, look again soon.
             let died = watch.wait(if dead_since.is_none() { WATCH } else { TICK });
-            // A thread may have died in a process that lives; it has marked its session dead.
+            // A thread of a living process may have panicked: it has marked its own session dead.
             let any = died || dead_since.is_some() || managers.processes.has_marked_dead();
             if any && !managers.region.is_broken() && !managers.log.is_poisoned() {
                 let learned = *dead_since.get_or_insert_with(Instant::now);
@@ -205,8 +209,9 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
     }
 }
 
-/// Handles a panic of a library thread. The first panic kills its session, and the second panic the region. If the same
-/// panic recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports this.
+/// Handles a panic of a library thread. The first panic kills the thread's session, and the second panic the region. If
+/// the same panic recurs in the next region, poisons the log: nothing more is made durable, and every call reports the
+/// poison.
 fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> PanicEffect {
     let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().effect_of_panic(managers, payload));
     if rung == PanicEffect::Caller {
@@ -215,12 +220,13 @@ fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + S
     rung
 }
 
-/// Finishes plain files of transactions whose processes died between their commit and its end. The repair thread cannot
-/// do this: it might wait for a lock of a dead session that only it can repair.
+/// Finishes the plain files of committed transactions whose processes died before they had finished the files. The
+/// repair thread cannot do this work: it might wait for a lock of a dead session that only the repair thread can
+/// repair.
 struct FileRecovery<'e> {
     env: &'e Weak<Inner>,
-    /// The number of repaired sessions at the last look. `None` at first, so that each thread looks once: the thread
-    /// that had the rounds before may have ended without a look.
+    /// The number of repaired sessions at the last look. `None` at first, so that each thread looks at least once: the
+    /// thread that did the rounds before may have ended before its look.
     repaired: Option<u64>,
     /// When this process last tried to delete its own leftover rows.
     tried: Instant,
@@ -242,8 +248,8 @@ impl<'e> FileRecovery<'e> {
         self.repaired = repaired;
     }
 
-    /// Deletes rows that this process could not delete because another transaction was reading them; every process does
-    /// this, also a process without the rounds.
+    /// Deletes rows that this process could not delete because another transaction was reading them. Every process
+    /// deletes its own rows, also if another process does the rounds.
     fn end_own(&mut self) {
         if self.tried.elapsed() < LEFT_NAP {
             return;
@@ -275,8 +281,8 @@ fn general_work(
     let mut unclaimed = detached_limit.map(Unclaimed::new);
     let mut looked = Instant::now();
     while turns.sleep(stop) {
-        // Every process does this, also a process without the rounds: other processes may have no limit for detached
-        // transactions.
+        // Every process aborts detached transactions, also if another process does the rounds: the other process may
+        // have no limit for detached transactions.
         if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
             looked = Instant::now();
             quiet.report("aborting a detached transaction", unclaimed.look(managers));
@@ -308,9 +314,9 @@ pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> 
     clean(managers, txn, env)
 }
 
-/// Gives up a region whose file was removed; returns whether it did. No new process can find such a region, so when its
-/// processes die, everything that only the region has is lost. Therefore all commits are written to disk, and then the
-/// region is rebuilt under its name for all processes.
+/// Gives up a region whose file was removed. Returns whether the region was given up. No new process can find a region
+/// without a file, so the death of all its processes would lose everything that only the region has. Therefore this
+/// function first writes all commits to disk; after it, the region is rebuilt in a new file for all processes.
 ///
 /// Does nothing if the environment itself was removed, because then there is nothing to rebuild.
 fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {

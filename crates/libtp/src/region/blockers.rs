@@ -1,6 +1,7 @@
-//! Adds facts from the lock table to a failed wait for a lock: the database, and the transactions in the way.
+//! Adds facts to the error of a failed wait for a lock: the database, and the transactions that hold or request the
+//! lock.
 //!
-//! Invariant: nothing here runs before a call has failed.
+//! Invariant: this code runs only after a call has failed.
 
 use libtp_lock::{LockName, Mode};
 use libtp_record::{lock_names, Method};

@@ -17,8 +17,8 @@
 //! A panic of the library kills one session (PROTOCOLS D10) and does not break the region; `panics.rs` treats repeated
 //! panics.
 //!
-//! Departure from D13: the rebuild waits only until no session writes to a file, not until every session is outside a
-//! call. No other access to the old region matters any more.
+//! As D13 demands, the rebuild waits only until no session has a role in which it writes files, not until every session
+//! is outside a call: other accesses to the old region change neither a file nor the new region.
 
 use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -83,8 +83,9 @@ pub(super) struct Now {
     pub(super) generation: Arc<Generation>,
     /// The life's other idle sessions.
     pub(super) idle: Sessions,
-    /// Where the log of each ended life of this handle ended, as the handle's next life knows; a record published later
-    /// is in no log. Between the two there may have been lives without this handle.
+    /// For each ended life of this handle: the end of that life's log, which the handle read when its next life began.
+    /// A record that the ended life published from that end on is in no log. Other processes may have had further lives
+    /// between the ended life and the handle's next life.
     pub(super) ends: Vec<Option<LifeEnd>>,
 }
 
@@ -286,7 +287,7 @@ impl Generation {
     }
 }
 
-/// Why a call has no result. Boxed, so that a call with a result moves no room for an error.
+/// Why a call has no result. Boxed, so that the value that a successful call returns has no room for an error.
 enum End {
     Failed(Error),
     Panicked(Box<dyn Any + Send>),

@@ -1,6 +1,6 @@
-//! Moves the region's memory into huge pages, a part at a time, as long as that delays no other work.
+//! Moves the region's memory into huge pages, a part at a time, while the moves delay no other work.
 //!
-//! If we die here: the huge pages made so far stay, and other processes do the rest.
+//! If we die here: the huge pages made so far stay, and other processes move the rest of the memory.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use libtp_txn::Managers;
 /// that map memory wait, too.
 const QUICK: Duration = Duration::from_millis(2);
 const HUGE_BYTES: u64 = 2 << 20;
-/// After a call that was not quick, the thread pauses for this many times the call's time. So such calls take a fifth
-/// of the time at most.
+/// After a call that was not quick, the thread pauses for this many times the call's time. So calls that are not quick
+/// take a fifth of the thread's time at most.
 const REST: u32 = 4;
-/// No call is made if work waited for a processor for more than this part of the last second or so. The kernel's own
-/// work then waits for processors, too: calls of two and of eleven seconds were seen, during which no thread of the
-/// process could map memory.
+/// No call is made if work waited for a processor for more than this part of the time since the last report. The
+/// kernel's own work then waits for processors, too: calls of two and of eleven seconds were seen, during which no
+/// thread of the process could map memory.
 const WAITED_MAX: f64 = 0.4;
-/// Where the kernel reports how much work waited (PSI, Linux 4.20). Without it no call is made.
+/// The file in which the kernel reports how long work waited (PSI, Linux 4.20). Without the file no call is made.
 const PRESSURE: &str = "/proc/pressure/cpu";
 /// How long a report of the kernel is used.
 const LOOK: Duration = Duration::from_secs(1);
@@ -40,12 +40,13 @@ pub(crate) struct HugePages {
 }
 
 impl HugePages {
-    /// Returns the state before the first call, which comes a second later: a process that ends before makes no call.
+    /// Returns the state before the first call. The first call is a second later, so a process that ends earlier makes
+    /// no call.
     pub(crate) fn new() -> HugePages {
         HugePages { from: Some(0), again: Instant::now() + LOOK, looked: None, is_calm: false }
     }
 
-    /// Moves one part, if it is time. Returns whether there may be more to do at once.
+    /// Moves one part, if the next call is due. Returns whether a further call is due at once.
     pub(crate) fn step(&mut self, managers: &Managers) -> bool {
         let began = Instant::now();
         if began < self.again {

@@ -1,4 +1,4 @@
-//! The idle sessions of a handle, one at hand for each thread.
+//! The idle sessions of a handle: each thread's slot has at most one.
 //!
 //! A transaction takes a session and returns it. Each of these steps is one atomic swap, on a cache line that other
 //! threads seldom touch: a thread's number selects its slot. If the slot is occupied when a session is returned, the

@@ -1,7 +1,7 @@
 //! The handle of an environment in this process, and its state.
 //!
-//! The state holds data of every floor: the present life of the shared memory, open databases, joined memory, indices
-//! and plain files. Each part is used by the code of its own floor.
+//! The state has the data of every floor: the present life of the shared memory, open databases, joined memory, indices
+//! and plain files. Only the code of a floor uses the floor's data.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -42,7 +42,7 @@ pub struct Env(pub(crate) Arc<Inner>);
 
 /// The state of an environment in this process.
 pub(crate) struct Inner {
-    /// What opening did.
+    /// The report of what the opening did.
     pub(crate) opened: Opened,
     /// Whether the program has read the report of lost commits.
     pub(crate) has_read_loss: AtomicBool,
@@ -56,8 +56,8 @@ pub(crate) struct Inner {
     pub(crate) renewing: Mutex<Option<Refused>>,
     /// The databases that this process has open, by name.
     pub(crate) databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
-    /// Whether each file has indices, as far as this process knows. Keyed by file, because a renamed file may be open
-    /// under two names.
+    /// For each file, whether it has indices, as far as this process knows. The key is the file number, because a
+    /// renamed file may be open under two names.
     pub(crate) index_notes: Mutex<HashMap<u32, Arc<AtomicBool>>>,
     /// The indices that this process can keep up to date.
     pub(crate) indices: KeptIndices,
@@ -131,8 +131,8 @@ impl Inner {
         lock(&self.databases)
     }
 
-    /// As [`Generation::check_process`]. Call it first: a thread that the child of a fork lacks may hold the lock of
-    /// the present life.
+    /// As [`Generation::check_process`]. To be called before the mutex of the present life is locked: in the child of a
+    /// fork, a thread of the parent may hold that mutex for ever.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.mark.is_current() {
@@ -172,8 +172,9 @@ impl Inner {
 const VISIT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Drop for Env {
-    /// Waits for visits, so that the last handle closes the environment in the caller's thread. A visiting thread that
-    /// holds the environment last closes it later, or never if the process ends before.
+    /// Waits for visits, so that the last handle closes the environment in the caller's thread. If a visiting thread is
+    /// the last to hold the environment, that thread closes it. If the process ends before, the environment is not
+    /// closed.
     fn drop(&mut self) {
         // A forked child has no visiting threads, and its copy of the count may never fall.
         if self.0.check_process().is_ok() {

@@ -1,4 +1,4 @@
-//! The indices whose functions this process has: the data of the floor `db` that an environment's handle holds.
+//! The indices whose functions this process has. They are data of the floor `db`, stored in the environment's handle.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::ground::mutex::lock;
 use crate::region::open_database::OpenDatabase;
 use crate::{Error, Result};
 
-/// The program's function from the key and the value of a record to index keys.
+/// The program's function that computes index keys from the key and the value of a record.
 pub(crate) type Function = dyn Fn(&[u8], &[u8], &mut IndexKeys) + Send + Sync;
 
 /// The keys under which an index finds a record: none, one or several. A key added twice counts once.
@@ -61,7 +61,7 @@ impl Kept {
     /// Returns the entries of a record, in the order of the tree.
     pub(crate) fn entries(&self, stored: &[u8], value: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = IndexKeys::default();
-        // Outside of any guarded call: a panic of the function goes straight to the program.
+        // Called outside of guarded calls: the library does not catch a panic of the program's function.
         match &self.order {
             None => (self.function)(stored, value, &mut keys),
             Some(order) => {
@@ -96,7 +96,7 @@ impl KeptIndices {
         lock(&self.0).insert(kept.tree.id().raw(), Arc::clone(kept))
     }
 
-    /// Undoes [`KeptIndices::note`]: the index does not exist, or not with this function.
+    /// Undoes [`KeptIndices::note`], because the index does not exist, or exists with another function.
     pub(crate) fn forget(&self, kept: &Arc<Kept>, before: Option<Arc<Kept>>) {
         let (mut all, file) = (lock(&self.0), kept.tree.id().raw());
         if all.get(&file).is_some_and(|now| Arc::ptr_eq(now, kept))

@@ -1,4 +1,4 @@
-//! Checks before a commit that is answered from memory.
+//! Checks and preparations before a commit whose answer does not wait for the disk.
 
 use libtp_txn::TxnSession;
 
@@ -23,7 +23,7 @@ impl Generation {
     /// Prepares for a commit that is answered from memory.
     ///
     /// # Errors
-    /// `NotLasting`; the control file cannot be written; `Rebuilt` if the control file belongs to another life by now.
+    /// `NotLasting`; the control file cannot be written; `Rebuilt` if the control file now belongs to another life.
     #[inline]
     pub(crate) fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
         self.check_lasting()?;
@@ -33,7 +33,7 @@ impl Generation {
     /// Prepares for a relaxed commit.
     ///
     /// # Errors
-    /// The control file cannot be written; `Rebuilt` if the control file belongs to another life by now.
+    /// The control file cannot be written; `Rebuilt` if the control file now belongs to another life.
     #[inline]
     pub(crate) fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
         self.managers.begin_relaxed(txn).map_err(|error| self.not_noted(error))

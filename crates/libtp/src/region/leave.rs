@@ -1,13 +1,13 @@
 //! Leaving an environment in good order.
 //!
-//! First the log is written and the sessions leave, which may have to wait for other sessions. Then this process takes
-//! the door lock, under which it waits only for the disk. The next process that takes the door lock finds either the
-//! shared memory with other processes in it, or no shared memory. If another process stops while it has the door lock,
-//! this process leaves without that lock. Then the memory stays, as after a death, but with nothing to repair.
+//! First this process writes the log and ends its sessions; both may have to wait for other sessions. Then it takes the
+//! door lock, under which it waits only for the disk. The next process that takes the door lock finds either the shared
+//! memory with other processes attached, or no shared memory. If another process is stopped while it has the door lock,
+//! this process leaves without that lock. Then the shared memory stays, as after a death, but with nothing to repair.
 //!
-//! Leaving never hangs. If a wait takes too long, because the holder is stopped, the sessions are left as a dead
-//! process leaves its sessions, and are repaired in the same way. Their commits are in the shared memory, which exists
-//! while the other process is attached.
+//! Leaving never hangs. If the holder of a latch is stopped and a wait takes too long, this process leaves its sessions
+//! as a dead process does, and another process repairs them. The commits of these sessions are in the shared memory,
+//! which exists while the stopped process is attached.
 //!
 //! If we die here: the next opening repairs or restarts.
 
@@ -23,7 +23,7 @@ use crate::open::platform::Platform;
 use crate::region::generation::Sessions;
 use crate::Result;
 
-/// How long to wait for another process at the door: far longer than a process usually stays there.
+/// The longest wait for the door lock: far longer than a process usually holds it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Leaves an environment in good order, with its commits on disk. The last process to leave takes a checkpoint, records
@@ -60,13 +60,13 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     left
 }
 
-/// Writes commits to disk, and ends the sessions. Called before this process takes the door lock, because the holder of
-/// a needed latch may be stopped; the sessions are then left as they are.
+/// Writes commits to disk, and ends the sessions. If the holder of a needed latch is stopped, leaves the sessions as
+/// they are. Called before this process takes the door lock, because of such waits.
 fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     if managers.region.is_broken() {
         return Ok(());
     }
-    // Restarts the time limit: the library's own threads may have written for long.
+    // Restarts the time limit: the end of the library's own threads may have taken long.
     managers.processes.begin_to_leave();
     catch_call(|| end_sessions(managers, sessions)).unwrap_or_else(|payload| {
         if !payload.is::<LeaveTimedOut>() {
@@ -80,7 +80,7 @@ fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
 fn end_sessions(managers: &Managers, mut sessions: Sessions) -> Result<()> {
     // Without a session there is nothing to end.
     let Some(last) = sessions.pop() else { return Ok(()) };
-    // A dead session can do nothing; others repair it.
+    // A dead session cannot be used; another session repairs it.
     let forced = if last.session.session().is_dead() { Ok(()) } else { force(managers, &last.session) };
     failpoint("leave: log durable");
     for session in sessions {
@@ -100,16 +100,17 @@ fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
     Ok(())
 }
 
-/// Closes the environment if this is the last process. There is no other living process to wait for.
+/// Closes the environment if this is the last process. Waits for no process: no other living process is attached.
 fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
-    // A seat that a child of a dead process still locks counts as a process, too. If the region were removed, the next
-    // opening could not tell that seat from the seat of a process whose shared memory the opening does not see.
+    // A seat that a child of a dead process still locks counts as a process, too. If this process removed the region,
+    // the next opening could not distinguish that seat from the seat of a process whose shared memory the opening does
+    // not see.
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }
     failpoint("leave: last process");
     managers.processes.take_time();
-    // Dead processes may have left work, and no other process is there to do it.
+    // Dead processes may have left sessions to repair, and no other process is attached to repair them.
     if let Err(error) = managers.reap() {
         // The transactions of that session stay unfinished, and the next opening ends them.
         tracing::warn!(%error, "a dead session could not be repaired");
@@ -117,7 +118,7 @@ fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> R
     let txn = managers.join()?;
     failpoint("leave: joined to leave");
     force(managers, &txn)?;
-    // A transaction that another thread still holds, or that could not be undone: the next opening ends it.
+    // A transaction is left if another thread still holds it, or if it could not be undone. The next opening ends it.
     if !managers.transactions().is_empty() {
         managers.leave(txn);
         return Ok(());

@@ -1,4 +1,4 @@
-//! A database that this process has open, and its way into the next life of the shared memory.
+//! A database that this process has open, and its registration in the next life of the shared memory.
 
 use super::generation::Generation;
 use crate::Result;

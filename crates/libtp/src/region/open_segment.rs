@@ -15,7 +15,7 @@ use vista::{Holder, Member, Survives};
 use crate::ground::mutex::lock;
 use crate::Result;
 
-/// The first of the bytes that handles lock, far beyond the end of any file.
+/// The offset of the first byte that handles lock, far beyond the end of any file.
 const HANDLES: u64 = 1 << 62;
 /// The number of bytes that handles can lock.
 const HANDLE_COUNT: u64 = 1 << 31;
@@ -80,7 +80,7 @@ impl OpenSegment {
     }
 }
 
-/// Locks a free byte of the segment's file; returns its number, and the file.
+/// Locks a free byte of the segment's file. Returns the number of the byte, and the file.
 pub(crate) fn lock_handle_byte(path: &Path) -> Result<(u64, Arc<dyn File>)> {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let directory = PosixDirectory::open(path.parent().unwrap_or(Path::new(".")))?;

@@ -1,4 +1,5 @@
-//! The transactions that a handle has passed on: the sessions that keep them until another session takes them over.
+//! The sessions whose transactions a handle has passed on. A session keeps its transaction until another session takes
+//! the transaction over.
 
 use std::sync::{Mutex, PoisonError};
 

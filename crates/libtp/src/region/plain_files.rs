@@ -10,9 +10,9 @@ use libtp_io::PlainFiles;
 #[derive(Default)]
 pub(crate) struct Home {
     pub(crate) door: OnceLock<Door>,
-    /// Directories known to have their rows.
+    /// The directories whose rows are known to exist.
     pub(crate) noted: Mutex<HashSet<String>>,
-    /// Finished rows could not be deleted, because another transaction was reading them.
+    /// Whether rows of finished files are left, because another transaction was reading them.
     pub(crate) is_left: AtomicBool,
 }
 
@@ -20,6 +20,6 @@ pub(crate) struct Home {
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) plain: Arc<dyn PlainFiles>,
-    /// The environment's tag; a copy of the environment has another one.
+    /// The environment's tag; a copy of the environment has another tag.
     pub(crate) tag: u64,
 }

@@ -20,8 +20,8 @@ use crate::region::threads::Threads;
 use crate::{Error, Result};
 
 impl Generation {
-    /// Starts the life's threads, unless the settings forbid threads. After an error some of them may run; the caller
-    /// must stop or abandon them.
+    /// Starts the life's threads, unless the settings forbid threads. After an error some of the threads may run; the
+    /// caller must stop or abandon these threads.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if env.settings.no_background {
             self.managers.processes.join_barriers();
@@ -63,7 +63,7 @@ impl Inner {
         Ok(generation)
     }
 
-    /// Begins a new life, unless another thread has.
+    /// Begins a new life, unless another thread has begun it meanwhile.
     #[cold]
     #[inline(never)]
     fn next_generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
@@ -76,12 +76,12 @@ impl Inner {
         if broken.managers.processes.is_observer() {
             return Err(libtp_process::Error::ObserverOnly.into());
         }
-        // A thread whose call began before the refusal returns the same error: otherwise each of several threads would
-        // wait for all threads before it, and then the full time itself.
+        // If the last attempt failed after this call began, this call returns the same error. Otherwise each of several
+        // threads would wait for the attempts of all threads before it, and then for its own attempt.
         if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
             return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
         }
-        // If address space is limited, none would be left for the next region otherwise.
+        // Frees address space for the next region: a limited process may have no more.
         broken.managers.region.give_up_growth();
         let generation = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
@@ -95,8 +95,8 @@ impl Inner {
                 Ok(()) => break generation,
                 Err(error) => {
                     generation.abandon_background();
-                    // If the new life is broken already, begin another one. Any other error, such as a lack of memory
-                    // for a thread, may be over when the threads of the broken life, or the next caller, try again.
+                    // If the new life is broken already, begin another life. After any other error, such as a lack of
+                    // memory for a thread, return: the threads of the broken life, or the next caller, try again.
                     if !matches!(error, Error::Rebuilt) {
                         return Err(error);
                     }
@@ -113,7 +113,8 @@ impl Inner {
             }
         }
         failpoint("rebuild: attached, old seat kept");
-        // Not earlier: until the new region exists, no process may take this handle's sessions in the old one for dead.
+        // Not earlier: until the new region exists, no process may take this handle's sessions in the old region for
+        // dead.
         broken.judge.leave_seat();
         failpoint("rebuild: old seat given up");
         let generation = Arc::new(generation);
@@ -126,7 +127,7 @@ impl Inner {
             idle
         };
         drop((databases, one));
-        // Not earlier: if an attempt fails, these threads try again.
+        // Not earlier: if an attempt fails, the threads of the broken life try again.
         broken.abandon_background();
         // A panic of a session that is dropped in broken memory needs no report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
@@ -136,11 +137,13 @@ impl Inner {
         Ok(generation)
     }
 
-    /// Returns `Ok` if the commit record at `lsn`, of a transaction of the ended life `number`, is kept. `Lsn::NONE` is
-    /// always kept: such a transaction read nothing that was ever committed, and depends on no other.
+    /// Returns `Ok` if the log of the next life has the commit record at `lsn`, of a transaction of the ended life
+    /// `number`. Returns `Ok` for `Lsn::NONE`, too: a transaction with this LSN changed nothing and read no commit, so
+    /// it depends on no commit record.
     ///
     /// # Errors
-    /// `Rebuilt` if it is not kept; `OutcomeUnknown` if that is unknown, also while there is no next life.
+    /// `Rebuilt` if the log does not have the record; `OutcomeUnknown` if this is unknown, also while there is no next
+    /// life.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
         if lsn == Lsn::NONE {
             return Ok(());

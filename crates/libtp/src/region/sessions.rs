@@ -1,4 +1,4 @@
-//! The sessions of a handle: taken from the pool of the present life, and returned to it.
+//! Takes the sessions of a handle from the pool of the present life, and returns them to the pool.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::region::inner::Inner;
 use crate::{Error, Result};
 
 impl Inner {
-    /// Returns a session of the present life, from the pool or new.
+    /// Returns a session of the present life: an idle session from the pool, or a new session.
     ///
     /// # Errors
     /// `Rebuilt`, `Panicked`: try again.
@@ -33,11 +33,11 @@ impl Inner {
         }
     }
 
-    /// Takes an idle session that is not at hand, or makes a new one.
+    /// Takes an idle session from the list or from another thread's slot, or makes a new session.
     #[cold]
     #[inline(never)]
     fn take_or_join(self: &Arc<Inner>) -> Result<Box<Seated>> {
-        // The lock of the list is released before the session joins, which may take long.
+        // The mutex of the list is released before a new session joins, because joining may take long.
         let idle = lock(&self.present.now).idle.pop().or_else(|| self.present.at_hand.take_all().next());
         if let Some(idle) = idle.filter(|idle| !idle.generation.managers.region.is_broken()) {
             idle.session.session().heed_cancels();
@@ -56,8 +56,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::give_session`], for a caller that has just found the session's region unbroken. If its life ends
-    /// meanwhile, the next thread that takes the session drops it.
+    /// As [`Inner::give_session`], for a caller that has just found the session's region unbroken. If the session's
+    /// life ends meanwhile, the next thread that takes the session drops it.
     #[inline]
     pub(crate) fn give_back(&self, seat: Box<Seated>) {
         if !is_idle(&seat) {
@@ -81,7 +81,7 @@ impl Inner {
         }
     }
 
-    /// Marks the idle sessions dead, as a kill leaves them: for simulation.
+    /// Marks the idle sessions dead, as if the process had been killed: for simulation.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn die(&self) {
         let mut present = lock(&self.present.now);
@@ -89,11 +89,11 @@ impl Inner {
         present.idle.iter().for_each(|idle| idle.session.session().mark_dead());
     }
 
-    /// Waits until a commit of the present life is on disk. Uses a session of its own, and another one if a panic kills
-    /// it.
+    /// Waits until a commit of the present life is on disk. Uses a session of the pool, and another session if a panic
+    /// kills the first.
     ///
     /// # Errors
-    /// `Rebuilt` if that life ends before.
+    /// `Rebuilt` if that life ends before the commit is on disk.
     pub(crate) fn wait_durable(self: &Arc<Inner>, generation: &Generation, committed: Committed) -> Result<()> {
         loop {
             let waited = self.take_session().and_then(|seat| {
@@ -112,7 +112,7 @@ impl Inner {
         }
     }
 
-    /// Runs `work` with a session of the present life, and again after `Rebuilt` or `Panicked`.
+    /// Runs `work` with a session of the present life. Runs `work` again after `Rebuilt` or `Panicked`.
     pub(crate) fn with_session<T>(
         self: &Arc<Inner>,
         mut work: impl FnMut(&Managers, &TxnSession) -> Result<T>,

@@ -12,8 +12,9 @@ use crate::ground::mutex::lock;
 use crate::{Error, Result};
 
 thread_local! {
-    /// The id of a thread that was started here; `None` in other threads. A thread of the program is not asked for its
-    /// id: the answer takes memory that the main thread never frees, and valgrind reports that.
+    /// The id of a thread that was started here; `None` in other threads. The id of the program's threads is not asked
+    /// for: the standard library would allocate memory for it that the main thread never frees, and valgrind reports
+    /// such memory.
     static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
@@ -54,7 +55,7 @@ impl Stop {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Makes `ask` call this waker too. A request made before is noticed here.
+    /// Makes `ask` wake this waker, too. Wakes it at once if the stop is already requested.
     pub(super) fn wake_by(&self, waker: Waker) {
         let _ = self.waker.set(waker.clone());
         if self.is_asked() {
@@ -75,7 +76,7 @@ impl Stop {
 }
 
 impl Threads {
-    /// Returns the request to stop, which the threads heed.
+    /// Returns the request to stop, for a thread to check.
     pub(super) fn stop_request(&self) -> Arc<Stop> {
         Arc::clone(&self.stop)
     }

@@ -12,7 +12,7 @@ const GLANCE: Duration = Duration::from_micros(200);
 pub(crate) struct Visits(Arc<AtomicUsize>);
 
 impl Visits {
-    /// Waits until no visit is under way, at most for `patience`. A visit may begin just after the last look.
+    /// Waits until no visit is under way, at most for `patience`. A visit may begin just after this function returns.
     pub(crate) fn wait_until_gone(&self, patience: Duration) {
         let begun = Instant::now();
         // Acquire: pairs with the release of a visit's end, so the visitor's changes are visible.

@@ -51,7 +51,8 @@ impl Txn<'_> {
             self.session().keep(&self.generation().managers, Committed { lsn: read });
         }
         let (seat, committed) = self.finish(durability)?;
-        // With the planted bug, the record is in memory already.
+        // The planted bug called `keep` above, before the commit record existed, and does not wait for that record
+        // here.
         let waits_for = if is_early && durability == Durability::Rio { Durability::Relaxed } else { durability };
         self.answer(seat, committed, durability, waits_for)
     }
@@ -202,7 +203,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Returns the keys that the committed transaction has emptied, if any.
+    /// Returns the ranges of keys and the leaves that the committed transaction has emptied, if any.
     fn emptied(&self, seat: &Seated) -> Option<Cleared> {
         let extra = self.extras.get();
         (extra.is_some() || seat.session.has_notes_for_later())

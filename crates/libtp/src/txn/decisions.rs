@@ -1,4 +1,4 @@
-//! The decisions of a transaction about whole databases: to drop them, or to rename them (`db/databases.rs`).
+//! The decisions of a transaction about whole databases: to drop or to rename a database (`db/databases.rs`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl DatabaseDecisions {
         self.0.borrow().iter().any(|one| one.fate.name == name)
     }
 
-    /// Returns whether databases trade their names in a circle.
+    /// Returns whether databases exchange names in a circle.
     pub(crate) fn is_circle(&self) -> bool {
         let decided = self.0.borrow();
         let fates: Vec<&Fate> = decided.iter().map(|one| &one.fate).collect();

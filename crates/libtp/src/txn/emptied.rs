@@ -1,7 +1,7 @@
 //! The ranges of keys and the single leaves in which a transaction has deleted all records. After the commit their
 //! pages are freed.
 //!
-//! This is best effort: a later reader that passes such pages frees them, too (`record/btree/unlink.rs`).
+//! If this freeing fails, nothing is lost: a later reader that passes such pages frees them (`record/btree/unlink.rs`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const RANGES_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Emptied(RefCell<Vec<(Arc<OpenDatabase>, KeyRange)>>);
 
-/// The ranges when the transaction ends, with the keys whose deletion left an empty leaf.
+/// The emptied ranges of a transaction that has ended, with the keys whose deletion left an empty leaf.
 pub(crate) struct Cleared {
     ranges: Vec<(Arc<OpenDatabase>, KeyRange)>,
     leaves: Vec<(u32, Vec<u8>)>,

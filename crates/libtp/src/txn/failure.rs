@@ -24,7 +24,7 @@ impl LastFailure {
     }
 }
 
-/// Returns the first error, unless it is retryable and the undo failed: then the error of the undo.
+/// Returns the first error. If the first error is retryable and the undo failed, returns the error of the undo.
 pub(crate) fn keep_first(first: Error, undone: Result<()>) -> Error {
     match undone {
         Ok(()) => first,

@@ -1,7 +1,8 @@
 //! A savepoint's marks in joined memory, and the rollback to them.
 //!
-//! Paper: a departure, as everything that combines records and memory in one transaction. The undo log of each segment
-//! has a mark (`vista::Mark`). A segment that was joined after the savepoint goes back to its state at the join.
+//! Paper: a departure, like all code that combines records and memory in one transaction. The undo log of each segment
+//! has a mark (`vista::Mark`). A rollback returns a segment that was joined after the savepoint to its state at the
+//! join.
 //!
 //! The undo log misses a store that the program makes after the savepoint through a range declared before it. In C the
 //! program must declare the range again; in Rust such a store could happen while the [`Joined`](crate::Joined) that
@@ -36,7 +37,7 @@ impl Parts {
         MemoryMark(self.all().map(of_one).collect())
     }
 
-    /// Borrows all segments that are joined now, each with the mark to go back to.
+    /// Borrows all segments that are joined now, each with the mark to which it is rolled back.
     ///
     /// # Errors
     /// `Segment` if a `Joined` of a segment is alive, or was alive when the mark was made.

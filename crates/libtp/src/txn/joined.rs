@@ -2,16 +2,16 @@
 //! joined segments is in `parts.rs`.
 //!
 //! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free
-//! transactions. The segment has vista's undo log. The transaction locks it through the lock manager, exclusively and
-//! until it ends. The commit record names the segments. Each segment gets the outcome before its lock is released. If
-//! the process dies first, the next transaction that joins the segment finds the outcome in the log's tables before it
-//! reads the segment.
+//! transactions. The segment has vista's undo log. The transaction has an exclusive lock on the segment until it ends.
+//! The commit record names the segments. Each segment gets the outcome before its lock is released. If the process dies
+//! first, the next transaction that joins the segment finds the outcome in the log's tables before it reads the
+//! segment.
 //!
 //! Invariants
 //! 1. A segment names the transaction and the handle that work on it, from before the first before-image until the
 //!    segment has got the outcome.
-//! 2. Only that handle gives the segment the outcome. If the kernel says that the handle is gone, the holder of the
-//!    segment's lock does so.
+//! 2. Only that handle gives the segment the outcome. If the kernel reports that the handle no longer exists, the
+//!    holder of the segment's lock gives the outcome.
 //! 3. A transaction in doubt (its memory was found broken, or it panicked at its commit) gives no outcome: it releases
 //!    the segment, and the next transaction that joins the segment takes the outcome from the log's tables.
 
@@ -89,9 +89,9 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// segment. But the transaction can no longer join the segment again, nor roll back to a savepoint.
 ///
 /// A rollback to a savepoint undoes stores to memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), if no `Joined`
-/// was alive when the savepoint was made and none is alive now. After the rollback, join the segment again, which only
-/// searches a list, and declare the ranges again before you store to them. Memory that was joined after the savepoint
-/// stays joined, with its contents at the join.
+/// was alive when the savepoint was made and none is alive now. After the rollback, join the segment again (the call
+/// only searches a list), and declare the ranges again before you store to them. Memory that was joined after the
+/// savepoint stays joined, with its contents at the join.
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::create(dir.path())?;
@@ -269,7 +269,8 @@ impl Joining<'_> {
         self.check_followed(member.followed())?;
         managers.close_outcomes(self.txn.session(), self.segment.number);
         failpoint("join: nothing open, not begun");
-        // Not earlier: a commit that names the segment states that all earlier transactions gave their outcomes.
+        // Not earlier: a commit record that names the segment states that the segment has the outcomes of all earlier
+        // transactions.
         self.txn.note_segment(self.segment.number)?;
         failpoint("join: segment noted");
         member.begin(self.txn.id().raw(), self.segment.holder)?;
@@ -291,8 +292,8 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Checks that the log has the decision that the segment has followed: otherwise the segment and the log are of
-    /// different times.
+    /// Checks that the log has the decision that the segment has followed. If the log lacks it, the segment and the log
+    /// are of different times.
     fn check_followed(&self, followed: Decision) -> Result<()> {
         let log = &self.generation.managers.log;
         let lsn = Lsn::new(followed.lsn);

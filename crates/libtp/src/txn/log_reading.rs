@@ -1,4 +1,4 @@
-//! Reading the log: one record, all records forward, or the records of a transaction backward.
+//! Reading the log: one record, all records forward, or one transaction's records backward.
 //!
 //! Paper: LIBTP 3.2.1, *log_read*, *log_roll* and *log_unroll*. The library's own restart and abort use the calls of
 //! `crates/log`. The calls here are for programs, and change nothing.
@@ -36,7 +36,7 @@ impl crate::Env {
     /// it yet.
     ///
     /// # Errors
-    /// `Corrupt` where no record, or a damaged one, begins at that LSN; `Io`; `Rebuilt` or `Panicked` if the shared
+    /// `Corrupt` if no record, or a damaged record, begins at that LSN; `Io`; `Rebuilt` or `Panicked` if the shared
     /// memory is damaged.
     pub fn log_record(&self, lsn: u64) -> Result<Option<LogRecord>> {
         self.0.check_process()?;
@@ -73,9 +73,9 @@ impl crate::Env {
         Ok(())
     }
 
-    /// Calls `each` with the record at `last`, then with the transaction's previous record, and so on back to its
-    /// first, until `each` returns false: the paper's *log_unroll*, "following backward transaction pointers". Also
-    /// ends where the log is no longer kept.
+    /// Calls `each` with the record at `last`, then with the transaction's previous record, and so on back to its first
+    /// record, until `each` returns false: the paper's *log_unroll*, "following backward transaction pointers". Also
+    /// ends at a record that the log no longer has.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -102,7 +102,7 @@ impl crate::Env {
         let mut next = last;
         while next != 0 {
             let Some(record) = self.log_record(next)? else { break };
-            // A link forward is damage, and would be followed for ever.
+            // A link to a later record is damage: the loop might follow it for ever.
             if record.prev >= next {
                 return Err(Error::Corrupt(
                     format!("the log record at LSN {next} names LSN {} as the previous record of its transaction, and that LSN is not a lower one; nothing was changed", record.prev).into(),
@@ -163,7 +163,7 @@ mod tests {
         let tree = env.btree("tree").unwrap();
         let put = || env.run(|txn| tree.put(txn, b"key", b"value")).unwrap();
         put();
-        // The last answered commits are not on disk, and no session is at work.
+        // The last answered commits are not on disk, and no session is running that would write them.
         let snapshot = env.snapshot().unwrap();
         put();
         assert!(env.checkpoint().unwrap());

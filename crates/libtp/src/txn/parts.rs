@@ -21,7 +21,7 @@ pub(super) struct Part {
     /// The member, borrowed while a [`Joined`](crate::Joined) has it. A `Joined` that the program forgets keeps the
     /// borrow for ever, so the transaction's end ignores the borrow. `None` after the member was returned.
     pub(super) member: RefCell<Option<Box<Member>>>,
-    /// Whether the segment names the transaction as working on it.
+    /// Whether the segment's header has the transaction that works on the segment.
     pub(super) has_begun: bool,
     pub(super) next: OnceCell<Box<Part>>,
 }

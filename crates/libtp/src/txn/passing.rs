@@ -1,8 +1,8 @@
 //! Passing on a running transaction: to another thread, or to another process of the same environment.
 //!
 //! The process that passes a transaction on keeps a session for it until another session takes the transaction over. If
-//! the process dies or leaves before that, the transaction is undone, as is every transaction that a process leaves
-//! behind.
+//! the process dies or leaves before that, the transaction is undone, like every transaction that a process leaves
+//! unfinished.
 
 use std::fmt;
 use std::str::FromStr;
@@ -123,8 +123,8 @@ impl Env {
         self.attach_with(detached, self.0.durability)
     }
 
-    /// Aborts a transaction that was passed on and that no session will take over, as the program knows: undoes its
-    /// changes and releases its locks. Afterwards its [`Detached`] is refused.
+    /// Aborts a transaction that was passed on, for a program that knows that no session will take the transaction
+    /// over: undoes its changes and releases its locks. Afterwards its [`Detached`] is refused.
     ///
     /// # Errors
     /// `NotPassed` if no transaction of that number waits to be taken over: a running transaction must be ended by its

@@ -12,7 +12,7 @@ use crate::region::inner::Inner;
 use crate::txn::failure::LastFailure;
 use crate::{Durability, Env, Error, Result, Txn};
 
-/// The number of attempts before the error goes to the caller.
+/// The number of attempts after which the caller gets the error.
 const TRIES: u32 = 1000;
 
 /// The options of [`Env::try_run`].

@@ -2,7 +2,7 @@
 //!
 //! Paper: LIBTP, section 6 ("nested transactions", as future work). A nested transaction is a part of the enclosing
 //! transaction. Its locks belong to the enclosing transaction from the start. Its changes are kept if the enclosing
-//! transaction commits. An abort of the part undoes only the part.
+//! transaction commits. An abort of the nested transaction undoes only its own changes.
 
 use libtp_txn::Mark;
 
@@ -65,8 +65,8 @@ impl<'e> Txn<'e> {
     /// caller decides whether this transaction continues. If `work` succeeds, its changes are kept when this
     /// transaction commits, and not before.
     ///
-    /// Locks that `work` took stay until this transaction ends. So after `Deadlock` run the whole transaction again,
-    /// not the part.
+    /// Locks that `work` took stay until this transaction ends. So after `Deadlock`, run the whole transaction again,
+    /// not only the nested transaction.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -91,7 +91,7 @@ impl<'e> Txn<'e> {
     /// ```
     ///
     /// # Errors
-    /// The error of `work`; where that error is retryable and the undo failed, the error of the undo.
+    /// The error of `work`. If that error is retryable and the undo failed, the error of the undo.
     pub fn nested<T>(&self, work: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
         self.savepoint().around(|| work(self))
     }
@@ -115,14 +115,15 @@ impl Savepoint<'_, '_> {
     }
 
     /// Undoes the transaction's changes made since this savepoint, newest first. The transaction keeps all its locks,
-    /// and can be continued. Ends later savepoints, too. Does nothing if this savepoint has ended with an earlier one.
+    /// and can be continued. Ends later savepoints, too. Does nothing if a rollback to an earlier savepoint, or its
+    /// `keep`, has ended this savepoint.
     ///
     /// Undoes stores to joined memory, too. Memory that was joined after the savepoint returns to its state at its
     /// join. The program must declare a range again before it stores to the range, even if it declared the range
     /// before.
     ///
     /// # Errors
-    /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or one was when the savepoint was made:
+    /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or was alive when the savepoint was made:
     /// nothing was undone. `Corrupt` or `Failed` when a page or the log cannot be read. After any error the transaction
     /// cannot commit: its commit aborts it and returns `RollbackFailed`.
     pub fn roll_back(self) -> Result<()> {

@@ -22,7 +22,8 @@ impl Savepoints {
         number
     }
 
-    /// Ends a savepoint and all later ones. Returns false if the savepoint had already ended with an earlier one.
+    /// Ends a savepoint and all later savepoints. Returns false if the end of an earlier savepoint had already ended
+    /// it.
     pub(super) fn end(&self, number: u64) -> bool {
         let mut live = self.live.borrow_mut();
         let Some(place) = live.iter().rposition(|&one| one == number) else { return false };

@@ -4,8 +4,8 @@
 //! lends it to one transaction at a time: the transaction that holds the segment's lock (`joined.rs`).
 //!
 //! A handle keeps a byte of the segment's file locked as long as it lives. While a transaction uses the segment, the
-//! segment has the handle's number. So every process can ask the kernel whether the handle still exists, whatever has
-//! become of the environment's shared memory.
+//! segment has the handle's number. So every process can ask the kernel whether the handle still exists, even if the
+//! environment's shared memory is lost.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
@@ -106,7 +106,7 @@ impl Segment {
         &self.open.path
     }
 
-    /// Returns what the segment's memory survives.
+    /// Returns the events that the segment's memory survives.
     pub fn survives(&self) -> Survives {
         self.open.survives
     }
@@ -118,8 +118,8 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// Warns if the environment's commits survive more events than the stores to this segment: no later call reports that
-/// in time.
+/// Warns if the environment's commits survive more events than the stores to this segment. No later call could report
+/// this before data are lost.
 fn warn_of_less_than_is_promised(segment: &OpenSegment, durability: Durability) {
     if durability == Durability::Relaxed || segment.is_lasting() {
         return;

@@ -19,13 +19,13 @@ use crate::{Durability, Env, Error, Result};
 /// The state that was committed at one moment. Reads in a snapshot take no locks: no transaction waits for a snapshot,
 /// and a snapshot waits for no transaction.
 ///
-/// A snapshot shows every commit, of this process and others, that could have been read when it began: everything that
-/// a thread has seen, or has learnt from a thread that saw it. If a read finds a commit that is not on disk, and whose
-/// answer waits for the disk ([`Durability`](crate::Durability)), the read waits for the disk, too, unless the
-/// environment's commits are `Relaxed`. So a crash of the machine takes back nothing that a read returned. Later
-/// changes are undone in copies of the records, from the log. The log is kept for a snapshot within bounds
+/// A snapshot shows every commit, of this process and others, that could have been read when it began: every commit
+/// that the calling thread has seen, or has learnt of from a thread that saw it. If a read finds a commit that is not
+/// on disk, and whose answer waits for the disk ([`Durability`](crate::Durability)), the read waits for the disk, too,
+/// unless the environment's commits are `Relaxed`. So a crash of the machine takes back nothing that a read returned.
+/// Later changes are undone in copies of the records, from the log. The log is kept for a snapshot within bounds
 /// (`snapshot_log`, `snapshot_age_millis` in `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`].
-/// If the shared memory is rebuilt ([`Error::Rebuilt`]), the snapshot ends; another can begin at once.
+/// If the shared memory is rebuilt ([`Error::Rebuilt`]), the snapshot ends; another snapshot can begin at once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -58,7 +58,7 @@ pub struct HeldSnapshot {
     pub lsn: Option<u64>,
     /// The snapshot needs the log from this LSN on.
     pub needs_from: u64,
-    /// The number of log bytes from there to the log's present end.
+    /// The number of log bytes from that LSN to the log's present end.
     pub log_bytes: u64,
     /// Whether the log is kept for the snapshot. If not, the snapshot is too old or needs too much log, and that log
     /// may be freed when its room is needed.
@@ -179,7 +179,7 @@ impl Drop for Snapshot<'_> {
         if session.session().is_dead() || generation.managers.region.is_broken() {
             return;
         }
-        // A failure here is left to the repair.
+        // If this fails, the repair of dead sessions releases the snapshot.
         let _ = generation.guarded_by(session, || {
             generation.managers.end_snapshot(session);
             Ok(())

@@ -43,7 +43,8 @@ use crate::{Durability, Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Several threads work in one transaction by turns: behind a mutex, since each change builds on the previous change.
+/// Several threads may use one transaction in turns, with a mutex around it, because each change builds on the previous
+/// change.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -62,7 +63,8 @@ use crate::{Durability, Error, Result};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     pub(super) env: &'e Arc<Inner>,
-    // Dropped by the transaction's own `drop`: a transaction that has ended has neither, and drops nothing.
+    // Seat and extras are dropped by the transaction's own `drop`. A transaction that has ended has neither, and drops
+    // nothing.
     pub(super) seat: ManuallyDrop<Option<Box<Seated>>>,
     pub(super) extras: ManuallyDrop<Extras>,
     pub(super) durability: Durability,
@@ -132,7 +134,7 @@ impl<'e> Txn<'e> {
     }
 
     /// Returns the log sequence number of the last record that the transaction logged, for
-    /// [`Env::log_unroll`](crate::Env::log_unroll); zero if it logged none.
+    /// [`Env::log_unroll`](crate::Env::log_unroll); zero if it logged no record.
     pub fn last_lsn(&self) -> u64 {
         self.session().last_lsn().raw()
     }
@@ -149,7 +151,7 @@ impl<'e> Txn<'e> {
         self.session().set_wait(wait_of(longest));
     }
 
-    /// Runs `calls` with another lock timeout, then restores the transaction's own.
+    /// Runs `calls` with another lock timeout, then restores the transaction's own lock timeout.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -212,7 +214,8 @@ impl<'e> Txn<'e> {
             // The transaction ended with its region or its session.
             Err(Error::Rebuilt | Error::Panicked { .. }) => Ok(()),
             Ok(()) => {
-                // No row names the files any more. In the other cases they are left to be swept.
+                // After the undo no row has the names of the transaction's files, so this call removes the files. In
+                // the other cases a later sweep removes them.
                 self.extras.get().inspect(|extra| extra.files.discard());
                 Ok(())
             }

@@ -27,7 +27,8 @@ use libtp_log::Lsn;
 pub(crate) const FURTHER_LEVEL: u8 = 1;
 /// The rank level of the file's header: it is latched after all pages of buckets.
 pub(crate) const HEADER_LEVEL: u8 = 2;
-/// The number of pages of a chain that a walk keeps pinned. Further pages stay in memory only probably.
+/// The number of pages of a chain that a walk keeps pinned. Further pages probably stay in memory, but this is not
+/// guaranteed.
 const KEPT_MAX: usize = 24;
 
 /// A page latched shared or exclusively.

@@ -1,7 +1,7 @@
 //! Reads one record by its key, from one bucket. Usually this is one page.
 //!
-//! The lock is named by the key, as in a B-tree, and protects the absence of the key as well. The session tries it
-//! while the bucket is latched. If another session holds it, the session releases the bucket, waits for the lock, and
+//! The lock has the key's name, as in a B-tree, and also protects the absence of the key. The session tries it while
+//! the bucket is latched. If another session holds it, the session releases the bucket, waits for the lock, and
 //! searches again.
 
 use libtp_buffer::SharedPage;

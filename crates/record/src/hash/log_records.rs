@@ -4,8 +4,8 @@
 //! format as for a B-tree (../btree/log_records.rs). Their codes differ, because undo searches for the key in another
 //! way. Byte tables: docs/formats/log.md.
 //!
-//! `page` is always a packed page identifier. The record names other pages of the same file by number only; zero
-//! is no page.
+//! `page` is always a packed page identifier. The record has only the numbers of other pages of the same file; zero is
+//! no page.
 
 use zerocopy::little_endian::{U16, U32, U64};
 

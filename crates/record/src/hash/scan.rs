@@ -1,8 +1,8 @@
 //! Walks through all records, in an order that has no meaning for the program.
 //!
-//! The order is that of the bit-reversed hashes. In this order a bucket holds a range, and a split divides that range
-//! in two. So a place in this order stays valid when buckets are split, and the cursor returns each record exactly once
-//! if the record exists during the whole walk.
+//! The order is the order of the bit-reversed hashes. In this order a bucket has one range, and a split divides the
+//! range in two. So a place in this order stays valid when buckets are split, and the cursor returns each record
+//! exactly once if the record exists during the whole walk.
 //!
 //! The cursor copies the keys of a range, and then reads the record of each key. Each range is in one *gap*, which is a
 //! sixteenth of all hashes. The cursor locks the gap first, so that no other transaction inserts a key into a part that

@@ -130,9 +130,9 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
 
 /// The outcome of an attempt to continue a split.
 enum Step {
-    /// There is nothing left to do.
+    /// The split is finished.
     Finished,
-    /// One more page is done.
+    /// The records of one more page were moved.
     Further,
     /// A page that is not in memory.
     Read(u32),

@@ -31,7 +31,8 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
     };
     let (buckets, page_count) = (header.buckets.get(), access.pages.meta()?.page_count.get());
     if buckets > page_count {
-        verifier.report(HEADER_PAGE, format!("it states that there are {buckets} buckets, of {page_count} pages"));
+        let stated = format!("it states that there are {buckets} buckets, but the file has only {page_count} pages");
+        verifier.report(HEADER_PAGE, stated);
         return Ok(verifier.into_result());
     }
     let mut keys = HashSet::new();

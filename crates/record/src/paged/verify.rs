@@ -11,7 +11,7 @@ use crate::{Error, Result};
 /// Verifies a file of pages.
 ///
 /// # Errors
-/// A page cannot be read for a reason other than damage. Damage is no error, but a finding in the result.
+/// A page cannot be read for a reason other than damage. Damage is a finding in the result, not an error.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_paged()?;
     let mut result = Verified::default();

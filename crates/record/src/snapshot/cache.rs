@@ -3,8 +3,8 @@
 //!
 //! If all transactions change a record, it has a long history after a minute. A reader that reads the record repeatedly
 //! must not follow the whole history each time. The cache has two generations, each with a bounded number of bytes. A
-//! found entry moves to the younger generation. When the younger generation is full, the older one is dropped, and the
-//! younger one becomes the older.
+//! found entry moves to the younger generation. When the younger generation is full, the older generation is dropped,
+//! and the younger generation becomes the older.
 
 use std::collections::HashMap;
 

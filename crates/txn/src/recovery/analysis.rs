@@ -30,7 +30,7 @@ pub(super) struct Found {
     pub(super) next_id: u64,
     /// The transactions without an end, by identifier.
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
-    /// The last commit that has changed each segment of memory, which may not know of it yet.
+    /// For each segment of memory, the last commit that has changed it, if the segment may not know of that commit yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
     /// The changes of earlier losers that could not be undone, by the losers' identifiers.
     pub(super) left: BTreeMap<u64, PendingUndo>,

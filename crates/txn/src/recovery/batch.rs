@@ -25,9 +25,9 @@ const RUN_MIN: u32 = 4;
 /// Changes waiting to be repeated.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// In the order of the log.
+    /// The changes in the order of the log.
     logged: Changes,
-    /// In the order of pages, while they are repeated.
+    /// The changes in the order of their pages, while they are repeated.
     placed: Changes,
     /// The share of each page.
     shares: Vec<Share>,
@@ -138,8 +138,8 @@ impl Batch {
         }
     }
 
-    /// Copies each change next to the other changes of its page. To read them in this order is fast; to read them from
-    /// places in the order of the log would be slow.
+    /// Copies each change next to the other changes of its page. Reading changes that are next to each other is fast;
+    /// reading them in the order of the log would be slow.
     fn place(&mut self) {
         self.placed.changes.resize(self.logged.changes.len(), Waiting::default());
         self.placed.bodies.resize(self.logged.bodies.len(), 0);

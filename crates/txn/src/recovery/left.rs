@@ -1,18 +1,18 @@
 //! Changes of a loser that a restart cannot undo, because a file is missing. They are logged as *left* changes, and
 //! undone when the file is there again.
 //!
-//! Only the database of a missing file cannot be used. So the changes of a loser in all other files are undone, and the
-//! loser ends. Separate log records list its left changes. They come before every compensation whose undo continues
-//! before a left change. As long as the file is missing, the log is kept from the loser's first record on, and each
-//! restart reads all of that log.
+//! Only the database of a missing file cannot be used. So the restart undoes the loser's changes in all other files,
+//! and ends the loser. Separate log records list its left changes. They come before every compensation whose undo
+//! continues before a left change. As long as the file is missing, the log is kept from the loser's first record on,
+//! and each restart reads all of that log.
 //!
 //! A left change is undone later in the loser's name. Its compensation has the LSN of the loser's record before the
 //! change as the place where undo would continue. So a restart knows from the compensations which changes are no longer
 //! left.
 //!
-//! If the process dies here: the changes that are logged as left and not compensated are still left. The loser then has
-//! no end, and its file may be there at the next restart. If the loser's own undo reaches a left change, only that undo
-//! undoes the change.
+//! If the process dies here: the changes that are logged as left and not compensated are still left. The log then has
+//! no end record of the loser, and the file may exist at the next restart. If the loser's own undo reaches a left
+//! change, only that undo undoes the change.
 
 use std::collections::{HashMap, HashSet};
 

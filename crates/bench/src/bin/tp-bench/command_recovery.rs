@@ -68,13 +68,13 @@ impl Arguments {
         bank.load(&scale, &mut |_| {})?;
         drop(bank);
 
-        work_and_die(&path, scale, 0, RestorePoint::CheckpointIsNear)?;
+        work_and_die(&path, scale, 0, KillMoment::CheckpointIsNear)?;
         let kept = reopen(&path, Lost::Nothing)?;
         show(output, "all processes killed: opened", kept.open_ms, "ms", "under 100")?;
         show(output, "and closed cleanly", close(&path)?, "ms", "")?;
-        work_and_die(&path, scale, 2, RestorePoint::CheckpointIsNear)?;
+        work_and_die(&path, scale, 2, KillMoment::CheckpointIsNear)?;
         let lost = reopen(&path, Lost::Memory)?;
-        show(output, "region lost, too, default settings: opened", lost.open_ms, "ms", "under 2000")?;
+        show(output, "processes and region lost: opened", lost.open_ms, "ms", "under 2000")?;
         show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
         show(output, "and closed cleanly", close(&path)?, "ms", "")?;
 
@@ -82,7 +82,7 @@ impl Arguments {
             let settings = path.join("libtp.toml");
             let written = std::fs::write(&settings, "checkpoint_log = \"1024GiB\"\n");
             written.map_err(Error::file("write", &settings))?;
-            work_and_die(&path, scale, 4, RestorePoint::LogBytes(self.log_mib * MIB))?;
+            work_and_die(&path, scale, 4, KillMoment::LogBytes(self.log_mib * MIB))?;
             let lost = reopen(&path, Lost::Memory)?;
             show(output, "a long log: opened", lost.open_ms, "ms", "")?;
             show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
@@ -135,7 +135,7 @@ fn new_environment(directory: &Path, output: &mut Output) -> Result<()> {
 
 /// The moment at which the working processes are killed.
 #[derive(Clone, Copy)]
-enum RestorePoint {
+enum KillMoment {
     /// Just before a checkpoint is due: close to the worst moment.
     CheckpointIsNear,
     /// When the log since the last checkpoint has this number of bytes.
@@ -143,14 +143,14 @@ enum RestorePoint {
 }
 
 /// Runs two processes on the bank and kills them while they work.
-fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: RestorePoint) -> Result<()> {
+fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: KillMoment) -> Result<()> {
     let mut first = Child::work(path, scale, first_client, Tells::Log)?;
     let opened = first.hear()?;
     let mut second = Child::work(path, scale, first_client + 1, Tells::Nothing)?;
     second.hear()?;
     let log_bytes = match until {
-        RestorePoint::CheckpointIsNear => opened.checkpoint_log / 100 * WORST_PERCENT,
-        RestorePoint::LogBytes(bytes) => bytes,
+        KillMoment::CheckpointIsNear => opened.checkpoint_log / 100 * WORST_PERCENT,
+        KillMoment::LogBytes(bytes) => bytes,
     };
     note(format_args!(
         "two processes at work until there are {} MiB of log since the last checkpoint",

@@ -64,9 +64,9 @@ struct Bank {
     /// Unit that a lock covers: `record` or `page` (libtp only).
     #[arg(long, default_value = "record")]
     granularity: Granularity,
-    /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did. Without this
-    /// option, a transaction locks each balance for the change at once. Two transactions that have read the same
-    /// balance deadlock (libtp only).
+    /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did: two
+    /// transactions that have read the same balance deadlock. Without this option, a transaction takes only the lock
+    /// for the change (libtp only).
     #[arg(long)]
     read_first: bool,
     /// Let one transfer in TRANSFERS take its locks in reverse order, which causes deadlocks; 0: no transfer (libtp

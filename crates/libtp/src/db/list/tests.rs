@@ -49,7 +49,7 @@ fn a_snapshot_shows_the_numbers_of_its_moment() {
 }
 
 #[test]
-fn a_number_that_was_read_stays_while_transactions_replace_records_at_once() {
+fn transactions_replace_records_concurrently_and_insertions_wait_for_transactions_that_read_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { lock_timeout_millis: Some(20), ..crate::Settings::default() };
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -211,7 +211,7 @@ fn threads_that_insert_and_replace_at_once_lose_nothing() {
             })
             .unwrap();
             env.run_with(crate::Durability::Relaxed, |txn| {
-                // The records of the beginning are somewhere in the middle, in their order.
+                // The records that the test appended first are now in the middle of the list, in their old order.
                 let mut cursor = list.cursor(txn);
                 let mut met = 0;
                 while let Some((number, line)) = cursor.next()? {
