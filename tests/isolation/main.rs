@@ -12,7 +12,7 @@
 //! | `killed` | histories of eight processes that are killed have no cycle |
 //! | `process`, `telling`, `unheard` | a process of `killed`, its reports, and transactions without a report |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
-//! | `serial`, `hermitage` | hermitage's cases; each outcome must be that of a serial order |
+//! | `serial`, `hermitage` | hermitage's cases; each outcome must equal the outcome of a serial order |
 //! | `deadlocks` | victims get an error, and `Env::run` repeats them |
 //! | `session_order` | a session never sees an older state than it saw before, or than another process reported to it |
 //! | `waits`, `cancelled` | how long a session waits for a lock, and events that end a wait |

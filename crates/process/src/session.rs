@@ -248,7 +248,8 @@ impl Session {
         let depth = self.tree_depth.get();
         if depth == 0 {
             self.slot.tree_epoch.publish(self.processes.0.header.tree_epoch.load());
-            // The compiler moves no read of a page before the store. The barrier of T2 stops the processor.
+            // The fence keeps the compiler from moving reads of pages before the store. The barrier of T2 orders the
+            // processor's accesses.
             compiler_fence(Ordering::SeqCst);
         }
         failpoint("session: in a tree");

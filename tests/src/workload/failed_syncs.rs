@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use libtp_sim::{Change, NodeId, TraceEntry};
 
-/// Returns whether the name is that of a file which is still being made, so nothing depends on it.
+/// Returns whether a file with this name is incomplete. No other file depends on an incomplete file.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.ends_with(".preparing") || name.ends_with(".new")
 }

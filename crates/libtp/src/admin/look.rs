@@ -1,4 +1,4 @@
-//! Opens an environment for an observer, who does not attach: for tools that show which session keeps which other
+//! Opens an environment for an observer: a handle without a seat. Tools use it to show which session keeps which other
 //! session waiting.
 //!
 //! The observer takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing. So it never waits,

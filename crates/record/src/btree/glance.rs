@@ -194,7 +194,7 @@ mod tests {
         for round in 0..400 {
             let mut keys = keys_of(round, &mut random);
             if round % 2 == 1 {
-                // As a split cuts separators: the page's keys may be shorter than the keys that are looked for.
+                // A split shortens separators: the keys of the page may be shorter than the keys of the searches.
                 let most = keys.iter().map(Vec::len).max().unwrap_or(1) as u64;
                 let cut = 1 + (random.draw() % most) as usize;
                 keys.iter_mut().for_each(|key| key.truncate(cut));
@@ -243,7 +243,7 @@ mod tests {
             threads.spawn(|| {
                 let mut random = Random(3);
                 while !is_over.load(Order::Relaxed) {
-                    // Often the header, which decides where all else is looked for.
+                    // Half of the stores change the header, from which a reader computes all other places.
                     let word = random.draw() as usize % if random.draw() % 2 == 0 { 8 } else { PAGE / 8 };
                     area.set(word, random.draw() << 20 ^ random.draw());
                     area.set(2, u64::from(PageKind::Btree as u8) << 32 | 1 << 40);

@@ -355,7 +355,7 @@ impl<'a> BtreeWalk<'a> {
                 }
                 Attempt::Tidy(leaf) => {
                     self.cleaned.push(leaf);
-                    // As above.
+                    // If the tidying fails, this cursor passes the ghosts.
                     let _ = ghosts::tidy(&self.access, leaf);
                     self.go_back(round);
                     continue;

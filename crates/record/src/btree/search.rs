@@ -260,7 +260,7 @@ pub(crate) fn at_leaf_exclusive_now<'a, R>(
     };
     let leaf = match pages.exclusive_now(number, 0) {
         Some(leaf) => leaf,
-        // The caller's other way reports an error.
+        // After an error the caller searches again, and that search returns the error.
         None => pages.exclusive(number, 0).ok()?,
     };
     let node = Node::over(&leaf).filter(|node| node.is_leaf() && is_on_way(node, key));
