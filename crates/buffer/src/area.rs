@@ -2,10 +2,10 @@
 
 use rio::{bits, Bytes, Offset};
 
-/// Where a frame's page lies, and which shelf owns the frame.
+/// The place of a frame's page in the region, and the shelf that owns the frame.
 ///
-/// A region has at most 2^40 bytes, so the place leaves room for the pool and the page size below it. Place and page
-/// size need one instruction each, because the way to every page asks for both.
+/// A region has at most 2^40 bytes, so the upper 40 bits are the place, and the lower 24 bits are the pool and the page
+/// size. Each of place and page size is decoded by one instruction, because every use of a page needs both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area(u64);
 bits!(Area: u64);
@@ -17,17 +17,17 @@ const SHIFT_BITS: u32 = (1 << POOL_AT) - 1;
 pub(crate) const POOLS_MAX: u32 = (1 << (PLACE_AT - POOL_AT)) - 1;
 
 impl Area {
-    /// Returns the word for the area at `data` of a shelf: its pool's number, and log2 of its page size.
+    /// Returns the word for the area at `data`, of the shelf with this pool number and this log2 of the page size.
     ///
     /// # Panics
-    /// If no region has such a place, or there is no such shelf.
+    /// If `data` is outside every possible region, or no shelf can have this pool number and page size.
     pub(crate) fn new(data: Offset<Bytes>, (pool, page_shift): (u32, u32)) -> Area {
         let fits = data.raw() >> (u64::BITS - PLACE_AT) == 0 && pool <= POOLS_MAX && page_shift <= SHIFT_BITS;
-        assert!(fits, "a shelf has such areas only");
+        assert!(fits, "the place, the pool and the page size fit into one word");
         Area(data.raw() << PLACE_AT | u64::from(pool << POOL_AT | page_shift))
     }
 
-    /// Returns where the page's bytes lie; `None` if the frame has no area yet.
+    /// Returns the place of the page's bytes; `None` if the frame has no area yet.
     #[inline(always)]
     pub(crate) fn data(self) -> Option<Offset<Bytes>> {
         Offset::from_raw(self.0 >> PLACE_AT)
@@ -35,14 +35,14 @@ impl Area {
 
     /// Returns the bytes of a page.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // the lowest five bits count
+    #[allow(clippy::cast_possible_truncation)] // the shift uses only the lowest five bits
     pub(crate) fn page_bytes(self) -> usize {
         1_u32.wrapping_shl(self.0 as u32) as usize
     }
 
     /// Returns the shelf: its pool's number, and log2 of its page size.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the place is left out
+    #[allow(clippy::cast_possible_truncation)] // the cast removes a part of the place, and the masks remove the rest
     pub(crate) fn shelf(self) -> (u32, u32) {
         let low = self.0 as u32;
         (low >> POOL_AT & POOLS_MAX, low & SHIFT_BITS)

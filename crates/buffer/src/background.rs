@@ -4,7 +4,7 @@
 //! calls [`BufferManager::background_step`] from time to time. Without such a thread, sessions that need frames write
 //! pages.
 //!
-//! If a session dies here: it holds only what `write_back` describes.
+//! If a session dies here: it holds only the latches and claims that `write_back` describes.
 
 use libtp_process::Session;
 
@@ -23,11 +23,11 @@ const DIRTY_SHARE: usize = 4;
 
 impl BufferManager {
     /// Examines the frames that will be replaced next, and writes the dirty frames, at most one batch for each shelf.
-    /// Does nothing while a pool still grows. Returns the number of written frames. If it is not zero, the caller
-    /// should call again at once, otherwise in a few milliseconds. The caller holds no latch.
+    /// Does nothing while a pool still grows. Returns the number of written frames. If the number is
+    /// zero, the caller should call again in a few milliseconds, otherwise at once. The caller holds no latch.
     ///
     /// # Errors
-    /// As [`BufferManager::write_all`]; a page that could not be written stays dirty.
+    /// The errors of [`BufferManager::write_all`]. A page that could not be written stays dirty.
     pub fn background_step(&self, session: &Session) -> Result<usize> {
         let mut written = 0;
         for (_, part) in self.pools.shelves() {
@@ -49,7 +49,7 @@ fn next_dirty(part: &PoolPart) -> Vec<&FrameSlot> {
     let next = part.policy().next(part, ahead);
     let looked_at = next.len();
     let is_dirty = |slot: &&FrameSlot| {
-        // These are hints, read without the latch: the writer checks them again.
+        // The slot is read without its latch, so the values are only hints. The writer checks them again.
         slot.state() == State::Resident && !slot.is_pinned() && !slot.recovery.load().is_none()
     };
     let dirty: Vec<&FrameSlot> = next.into_iter().filter(is_dirty).collect();

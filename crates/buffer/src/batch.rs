@@ -81,7 +81,7 @@ mod tests {
     use crate::{FileId, PageNo};
 
     #[test]
-    fn neighbours_go_home_together() {
+    fn adjacent_pages_are_written_home_together() {
         let mut batch = Batch::default();
         batch.clear();
         for (file, number) in [(7, 2), (7, 3), (7, 9), (8, 1), (7, 4), (7, 1)] {

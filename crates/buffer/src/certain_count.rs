@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct CertainCount(AtomicU32);
 
 impl CertainCount {
-    /// Returns the count, which `look` reads; `None` if the count has become smaller. Calls `look` after it has read
-    /// the certain value, which another thread may be raising.
+    /// Returns the count that `look` reads; `None` if the count has become smaller. Reads the certain value before it
+    /// calls `look`, because another thread may raise the certain value meanwhile.
     pub(crate) fn look(&self, look: impl FnOnce() -> u32) -> Option<u32> {
         // Acquire: pairs with the release below, so that the count read here is not older than the count that became
         // certain.
@@ -36,7 +36,7 @@ mod tests {
     use super::CertainCount;
 
     #[test]
-    fn an_uncertain_count_may_go_back() {
+    fn an_uncertain_count_may_become_smaller() {
         let grown = CertainCount::default();
         grown.is_certain(32);
         assert_eq!(grown.look(|| 48), Some(48));

@@ -5,7 +5,8 @@
 //! these frames only after a whole round. Sessions would first find other dirty frames, and write another batch for
 //! each page.
 //!
-//! Invariant: an entry is only a hint. A frame is taken only if it is clean, not in use, and has not been used since.
+//! Invariant: an entry is only a hint. A frame is taken only if it is clean, is not in use, and was not used after the
+//! write.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,12 +2,12 @@
 //!
 //! Paper: LIBTP 3.2.2, "Transactions request pages from the buffer manager and keep them pinned to ensure that they are
 //! not written to disk while they are in a logically inconsistent state". Departure: here the page's latch prevents
-//! such a write. A session that writes a page to the disk latches the page shared while it copies it. A latch is held
+//! such a write. A session that writes a page to the disk latches the page shared during the copy. A latch is held
 //! for one change, not for a transaction.
 //!
 //! Invariants
-//! 1. A `SharedPage` or `ExclusivePage` holds its frame's latch, so the page stays in the frame, and its bytes in
-//!    place.
+//! 1. A `SharedPage` or `ExclusivePage` holds its frame's latch, so the page stays in the frame, and its bytes stay
+//!    in place.
 //! 2. Page bytes change through a [`PageMut`] only, which belongs to an open section.
 //! 3. A page is marked dirty, with the log's tail, before the record that changes it is appended (PROTOCOLS L7).
 //! 4. Every store has a before-image, except where a [`Repeated`] proves that a survivor makes the change again.
@@ -23,7 +23,7 @@ use crate::page_header::{lsn_field, page_lsn, PageHeader};
 use crate::PageId;
 
 /// A page, latched shared. It can only be read.
-#[must_use = "the latch is held as long as the page is"]
+#[must_use = "dropping the page releases its latch"]
 pub struct SharedPage<'p> {
     guard: SharedGuard<'p>,
     region: &'p Region,
@@ -71,7 +71,7 @@ impl Deref for SharedPage<'_> {
 }
 
 /// A page, latched exclusively.
-#[must_use = "the latch is held as long as the page is"]
+#[must_use = "dropping the page releases its latch"]
 pub struct ExclusivePage<'p> {
     guard: ExclusiveGuard<'p, &'p FrameSlot>,
     region: &'p Region,
@@ -111,7 +111,7 @@ impl<'p> ExclusivePage<'p> {
     }
 
     /// Marks a clean page dirty, before the append of the log record. `recovery` returns the log's tail: no log record
-    /// before this LSN changes the page. It is not called if the page is dirty already.
+    /// before this LSN changes the page. `recovery` is not called if the page is dirty already.
     #[inline]
     pub fn mark_dirty_with(&self, recovery: impl FnOnce() -> Lsn) {
         self.slot.mark_dirty_with(recovery);
@@ -130,7 +130,8 @@ impl<'p> ExclusivePage<'p> {
         PageMut { bytes: self.region.page_mut(self.body.data, self.body.page_bytes, &mut self.guard, section) }
     }
 
-    /// As [`ExclusivePage::page_mut`], for a change that a survivor redoes: [`PageMut::again`] saves no before-images.
+    /// Works like [`ExclusivePage::page_mut`] for a change that a survivor redoes: [`PageMut::again`] then saves no
+    /// before-images.
     #[inline]
     pub fn page_mut_repeated<'g, 'u>(&'g mut self, section: &'g mut Section<'u>, _proof: Repeated) -> PageMut<'g, 'u> {
         self.slot.begin_change();
@@ -202,7 +203,7 @@ impl<'g, 'u> PageMut<'g, 'u> {
     /// Makes stores that the redo of the change's log record repeats after a death: see [`BytesMut::again`].
     ///
     /// # Panics
-    /// If a store is outside the page's bounds. Nothing was stored then.
+    /// If a store is outside the page's bounds. In this case nothing has been stored.
     #[inline(always)]
     pub fn again<const N: usize>(&mut self, stores: [Store<'_>; N]) {
         self.bytes.again(stores);
@@ -234,8 +235,8 @@ impl<'g, 'u> PageMut<'g, 'u> {
     }
 }
 
-/// A pinned page: it stays in its frame while it is not latched. Latching it through the pin never waits for the disk,
-/// which a change of several pages needs (PROTOCOLS D11).
+/// A pinned page: it stays in its frame while it is not latched. Latching the page through the pin never waits for the
+/// disk. A change of several pages relies on this (PROTOCOLS D11).
 #[must_use = "the page stays in memory as long as the pin is held"]
 pub struct Pin<'p> {
     region: &'p Region,
@@ -298,7 +299,7 @@ impl<'p> Pin<'p> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        // The session that repairs a dead session removes its pins, also while the dead session still unwinds.
+        // If the session is dead, the session that repairs it removes the pin, even while the dead session unwinds.
         if !self.session.is_dead() {
             self.slot.unpin(self.session, self.note);
         }
@@ -316,7 +317,8 @@ impl Body {
     /// Returns the place of the bytes of the frame `slot`, which was taken from a shelf before.
     #[inline]
     pub(crate) fn taken(slot: &FrameSlot) -> Body {
-        // The fields were stored before the frame first held a page, and `find` has acquired that page.
+        // The fields were stored before the frame first held a page, and `find` has read the frame's page with acquire
+        // ordering.
         let area = slot.area.get();
         let data = area.data().expect("a frame that was taken from a shelf has a data area");
         Body { data, page_bytes: area.page_bytes() }

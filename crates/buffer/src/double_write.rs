@@ -51,7 +51,7 @@ struct DoneBlock {
     magic: U64,    // 00-07  "libtp2wr"
     version: U32,  // 08-11
     crc: U32,      // 12-15  CRC-32C of the block with this field zero
-    sequence: U64, // 16-23  the batch all of whose homes are synced
+    sequence: U64, // 16-23  number of the last batch whose homes are all synced
     spare: [u8; 488],
 }
 
@@ -62,7 +62,7 @@ struct TableHead {
     magic: U64,    // 00-07  "libtp2wr"
     version: U32,  // 08-11
     crc: U32,      // 12-15  CRC-32C of the 4096 bytes of the table with this field zero
-    sequence: U64, // 16-23  number of the batch, one more than the batch before
+    sequence: U64, // 16-23  number of the batch: one more than the previous batch's number
     count: U32,    // 24-27  pages in the batch
     /// 28-43: the environment's number.
     environment: [u8; 16],
@@ -99,8 +99,8 @@ pub(crate) struct DoubleWrite {
 }
 
 impl DoubleWrite {
-    /// Opens the file, and makes a missing file. The caller must make the file's name durable before the first batch:
-    /// every batch syncs the contents, but without its name the file would be lost at a power cut.
+    /// Opens the file, and makes the file if it is missing. The caller must make the file's name durable before the
+    /// first batch: every batch syncs the contents, but without its name the file would be lost at a power cut.
     pub(crate) fn open(directory: &dyn Directory, environment: [u8; 16]) -> Result<DoubleWrite> {
         let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
         let mut room = file.len()?.max(BYTES_FIRST);
@@ -142,7 +142,7 @@ impl DoubleWrite {
         }
         let refusal = match self.file.allocate(room..needed) {
             Ok(()) => {
-                // Relaxed: as above.
+                // Relaxed, for the same reason.
                 self.room.fetch_max(needed, Ordering::Relaxed);
                 return Ok(batch.len());
             }
@@ -156,7 +156,7 @@ impl DoubleWrite {
         }
     }
 
-    /// Returns the batch in the file, unless it is done or was never completely on the disk.
+    /// Returns the batch in the file; `None` if the batch is done or was never completely on the disk.
     pub(crate) fn open_batch(&self) -> Result<Option<(u64, Batch)>> {
         let Some((sequence, batch)) = read_batch(&*self.file, self.environment)? else {
             return Ok(None);
@@ -178,8 +178,8 @@ impl DoubleWrite {
         Ok(self.file.write_at(bytes, TABLE_AT)?)
     }
 
-    /// Writes the batch in the file again, with the same bytes at the same offsets, and syncs it. If the sync after the
-    /// first write failed, the system may show a batch that is not on the disk. Writing the same bytes again cannot
+    /// Reads the file's batch, writes the same bytes to the same offsets again, and syncs the file. If the sync after
+    /// the first write failed, the system may show a batch that is not on the disk. Writing the same bytes again cannot
     /// tear the batch.
     pub(crate) fn write_again(&self) -> Result<()> {
         let batch = self.file.len()?.saturating_sub(TABLE_AT);

@@ -53,7 +53,7 @@ pub enum Error {
         /// The damage, and what to do.
         what: String,
     },
-    /// A file cannot be registered with these properties.
+    /// A file cannot be registered with the given properties.
     #[error("the database file {name:?} cannot be used: {what}; nothing was changed")]
     Unsuitable {
         /// The file's name.

@@ -57,12 +57,13 @@ impl Fate {
 }
 
 impl BufferManager {
-    /// Carries out the fates, and makes them durable. Drops are first, then renamings to free names. If databases
-    /// exchange their names, one of them gets a temporary name. The caller holds no latch, and no page of a dropped
-    /// database is in use.
+    /// Carries out the fates, and makes them durable. Drops come first, and renamings to free names follow. If
+    /// databases exchange their names, one of them gets a temporary name. The caller holds no latch, and no page of a
+    /// dropped database is in use.
     ///
     /// # Errors
-    /// [`Error::Failed`] after a failed sync, which is final. If the disk refused otherwise, the call can be repeated.
+    /// [`Error::Failed`] after a failed sync, which is final. After any other error of the disk, the call can be
+    /// repeated.
     pub fn carry_out(&self, session: &Session, fates: &[Fate]) -> Result<()> {
         self.carry_out_each(session, fates).map_err(|error| match error {
             // A repeated call would assume that the names that the kernel shows are the names on the disk.
@@ -119,7 +120,7 @@ impl BufferManager {
     fn rename_file(&self, session: &Session, fate: &Fate) -> Result<()> {
         let (registry, directory) = (self.files.registry(), self.files.directory());
         let Some(name) = &fate.new_name else { return Ok(()) };
-        // A planted bug (rio's `planted`): the register has one name, and the file another.
+        // A planted bug (rio's `planted`): the register has one name, and the file has another name.
         let was =
             Some(fate.name.clone()).filter(|_| !planted("buffer: the register drops the old name before the rename"));
         let known = registry.entry(fate.id)?;
@@ -151,8 +152,8 @@ impl BufferManager {
     }
 
     /// Makes sure that the file has its old name, which it must have until a renaming is done. The kernel may already
-    /// show the new name, which after a failed sync may be only in the kernel's cache. Returns false if the file has
-    /// neither name.
+    /// show the new name, but after a failed sync this name may be only in the kernel's cache. Returns false if the
+    /// file has neither name.
     fn goes_back(&self, fate: &Fate, name: &str, was: &str) -> Result<bool> {
         let directory = self.files.directory();
         if !self.is_own(fate, was)? {

@@ -13,11 +13,12 @@
 //!
 //! Invariants
 //! 1. `page` changes only under the slot's exclusive latch *and* its bucket's latch, while there are no pins. So a
-//!    latch, in either mode, keeps the page in the frame, and so does a pin.
-//! 2. A pin is taken only by a session that holds the slot's latch or its bucket's.
-//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. The two may
-//!    differ only under the bucket's latch, while the frame moves in or out.
-//! 4. `recovery` or `unsynced` is set while the disk does not have all of the page, synced (PROTOCOLS L7).
+//!    latch, in either mode, keeps the page in the frame. A pin keeps it there, too.
+//! 2. A pin is taken only by a session that holds the slot's latch or the latch of its bucket.
+//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. The chain
+//!    and the words may disagree only under the bucket's latch, while a session adds the frame to the chain or removes
+//!    it.
+//! 4. `recovery` or `unsynced` is set until all changes of the page are on the disk, synced (PROTOCOLS L7).
 //! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
 //! 6. The count of changes is odd while a session may store to the page (docs/design/0022).
 //!
@@ -53,7 +54,7 @@ rio::shared! {
         pub(crate) page: Word<PageId>,
         /// 16 The next slot of the bucket's chain, or of the free list.
         pub(crate) next: Link<FrameSlot>,
-        /// 24 Where the page's bytes lie, and which shelf owns the slot: see [`Area`]. Written once.
+        /// 24 The place of the page's bytes, and the shelf that owns the slot: see [`Area`]. Written once.
         pub(crate) area: Word<Area>,
         /// 32 First LSN that may have changed the page since it was last written; [`Lsn::NONE`] if it is clean.
         pub(crate) recovery: Word<Lsn>,
@@ -74,13 +75,14 @@ impl FrameSlot {
         self.version.get().state()
     }
 
-    /// Stores the state outside a section: it is never undone. A session that sees the state also sees all stores
-    /// before it, the page's bytes too. A page that becomes resident has another count than the page before it.
+    /// Stores the state outside of a section, so the store is never undone. A session that sees the state also sees all
+    /// earlier stores, among them the page's bytes. A page that becomes resident has another count than the previous
+    /// page in the frame.
     pub(crate) fn set_state(&self, state: State) {
         self.version.publish(self.version.get().with(state));
     }
 
-    /// Stores the state in a section, and is undone with it. The count stays as it is.
+    /// Stores the state in a section: rolling the section back undoes the store. The count does not change.
     pub(crate) fn set_state_in(&self, section: &mut Section<'_>, state: State) {
         self.version.set(section, self.version.get().with(state));
     }
@@ -89,7 +91,7 @@ impl FrameSlot {
     /// never undone.
     #[inline(always)]
     pub(crate) fn begin_change(&self) {
-        // Stored each time: a look whether the count is odd costs more.
+        // The count is stored each time, because a check whether it is odd already costs more.
         if !planted("buffer: a change leaves the count even") {
             self.version.init(self.version.get().changing());
         }
@@ -98,8 +100,8 @@ impl FrameSlot {
         failpoint("buffer: count odd, page not changed");
     }
 
-    /// Makes the count of changes even again, if it is odd: the change is whole, and in no open section. The caller has
-    /// the latch alone.
+    /// Makes the count of changes even again, if it is odd. The change is complete, and its section is closed. The
+    /// caller has the latch alone.
     #[inline(always)]
     pub(crate) fn end_change(&self) {
         let now = self.version.get();
@@ -128,7 +130,7 @@ impl FrameSlot {
         let before = self.pins.fetch_add(u32::MAX);
         failpoint("buffer: pin taken off");
         session.has_unpinned(note);
-        // A thread that panics already does not check this: a second panic would end the process.
+        // A thread that is panicking skips this check: a second panic would end the process.
         assert!(before != 0 || std::thread::panicking(), "a frame was unpinned more often than pinned");
     }
 
@@ -137,7 +139,8 @@ impl FrameSlot {
         self.pins.load() != 0
     }
 
-    /// Returns whether the disk has the whole page, synced. Certain under the latch, otherwise a hint.
+    /// Returns whether the disk has the whole page, synced. Under the latch the answer is certain. Without the
+    /// latch it is a hint.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
         // `unsynced` is read first: `undo_write` needs no latch, and sets `recovery` before it clears `unsynced`.
@@ -203,8 +206,8 @@ impl FrameSlot {
 }
 
 impl LastWork for &FrameSlot {
-    /// Makes the count of changes even, before the latch is released. A latch that a panic leaves held has a page whose
-    /// section may be open: its count stays odd until the repair.
+    /// Makes the count of changes even, before the latch is released. If a panic leaves the latch held, this function
+    /// is not called: the section may be open, so the count stays odd until the repair.
     #[inline(always)]
     fn do_last(&self) {
         self.end_change();
@@ -266,7 +269,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "unpinned more often")]
-    fn an_unpin_too_many_is_a_broken_invariant() {
+    fn more_unpins_than_pins_break_an_invariant() {
         let region = Region::anonymous(1 << 24).unwrap();
         ProcessManager::init(&region).unwrap();
         let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();

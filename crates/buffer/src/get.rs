@@ -64,8 +64,8 @@ impl BufferManager {
         self.exclusive_in(session, self.look_up(id, true)?, id, rank)
     }
 
-    /// As [`BufferManager::exclusive_now`], for a page whose latch the session has just released: the page is not
-    /// prefetched, and its use is noted already.
+    /// Works like [`BufferManager::exclusive_now`] for a page whose latch the session has just released: the page is
+    /// not prefetched, and its use is noted already.
     #[inline(always)]
     pub fn exclusive_again<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
         self.exclusive_in(session, self.table.find(id, false)?, id, rank)

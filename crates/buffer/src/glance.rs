@@ -22,8 +22,9 @@ pub struct Glance<'p> {
 }
 
 impl BufferManager {
-    /// Returns the page, to be read without its latch; `None` if a lookup without a latch does not find the page, if a
-    /// session changes the page or has died while it did, and where the processor does not keep the order of loads.
+    /// Returns the page, to be read without its latch. Returns `None` if a lookup without a latch does not find the
+    /// page, if a session is changing the page or has died during a change, or if the processor does not keep the order
+    /// of loads.
     #[inline(always)]
     pub fn glance(&self, id: PageId) -> Option<Glance<'_>> {
         let slot = self.look_up(id, false)?;
@@ -45,7 +46,8 @@ impl<'p> Glance<'p> {
         self.bytes
     }
 
-    /// Returns whether no session has changed the page since the glance began: all that was read belongs together.
+    /// Returns whether no session has changed the page since the glance began. Then all the bytes that were read belong
+    /// together.
     #[inline(always)]
     pub fn is_unchanged(&self) -> bool {
         // The load of the version comes after the loads of the bytes.

@@ -11,7 +11,7 @@ use crate::PageId;
 /// Indexed by page number, so that the hints of neighbouring pages, and of the hot pages of a tree, share cache lines.
 pub(crate) struct Hints(Remembered<FrameSlot, HINTS>);
 
-/// The number of hints: one for each page of 512 MiB in pages of 4 KiB. With more pages, some share a hint.
+/// The number of hints: enough for 512 MiB in pages of 4 KiB. If there are more pages, some pages share a hint.
 const HINTS: usize = 1 << 17;
 
 impl Hints {
@@ -21,7 +21,7 @@ impl Hints {
 
     #[inline]
     fn number(id: PageId) -> usize {
-        // Files begin far from each other: the multiplier is 2^32 over the golden ratio.
+        // Files begin far from each other: the multiplier is 2^32 divided by the golden ratio.
         id.page().raw().wrapping_add(id.file().raw().wrapping_mul(0x9e37_79b9)) as usize
     }
 

@@ -4,13 +4,13 @@
 //!
 //! If a page's write was interrupted, the page may be torn in its file, and the double-write file has the only whole
 //! image. The next batch overwrites that image. So while the page's file is missing, the image is kept in a separate
-//! file, `libtp.double.N.S`: `N` is the number of the page's file, `S` the number of the batch. This file has the
-//! format of the double-write file. A restart that finds the page's file again writes the images to their homes and
+//! file, `libtp.double.N.S`: `N` is the number of the page's file, and `S` is the number of the batch. This file has
+//! the format of the double-write file. A restart that finds the page's file again writes the images to their homes and
 //! removes the file of images. A checkpoint removes images whose pages are synced at their homes.
 //!
 //! Invariants
-//! 1. A batch is marked as done, or overwritten, only when each of its images is synced at its home or in a file of
-//!    kept images, or its database was dropped.
+//! 1. A batch is marked as done, or overwritten, only when each image of the batch is synced at its home, is synced in
+//!    a file of kept images, or belongs to a dropped database.
 //! 2. Images are written to their homes in the order of their batches, and before the batch in the double-write file,
 //!    which is newer. A home that is undamaged and newer than an image is not overwritten.
 //!

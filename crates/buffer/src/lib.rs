@@ -12,7 +12,7 @@
 //! | `page_id`, `page_header` | the name of a page; its first 32 bytes and its checksum |
 //! | `frame`, `area`, `version`, `lookup`, `pool` | a page's place, its state and its count of changes; the frame of each page; the number of frames, and their order of replacement |
 //! | `get`, `content`, `glance` | getting a page; the latched or pinned page; a page that is read without its latch |
-//! | `load`, `evict` | a page comes from the disk; a frame makes room |
+//! | `load`, `evict` | a page is read from the disk; a frame is freed for another page |
 //! | `write_back`, `double_write`, `restore` | the only place where pages are written; their images; mending torn pages |
 //! | `background`, `prefetch` | frames are cleaned, and pages read, before a session needs them |
 //! | `files`, `registry`, `fate` | database files by number; their names on the disk; drops and new names |
@@ -104,7 +104,7 @@ rio::shared! {
         files: Link<FileTable>,
         /// The session that writes pages now; `SessionId::NONE` if no session does.
         writer: Word<SessionId>,
-        /// Number of the last batch; zero before the first.
+        /// Number of the last batch; zero before the first batch.
         sequence: Word<u64>,
         /// The batch whose pages may not all have been written to their homes; zero if there is no such batch.
         open_batch: Word<u64>,
@@ -209,7 +209,7 @@ impl BufferManager {
     /// Checks the buffer manager's slabs for traces of a wild store, while other sessions work (PROTOCOLS F3).
     ///
     /// # Errors
-    /// The damage, as half a sentence.
+    /// A clause that describes the damage.
     pub fn check_slabs(&self) -> std::result::Result<(), String> {
         self.table.check()?;
         self.pools.check()
@@ -286,7 +286,8 @@ impl BufferManager {
     /// Checks that a database's file exists and has not been replaced.
     ///
     /// # Errors
-    /// [`Error::FileMissing`], [`Error::UnknownFile`], [`Error::Dropped`] if it is not; [`Error::Full`], [`Error::Io`].
+    /// [`Error::FileMissing`], [`Error::UnknownFile`] or [`Error::Dropped`] if the check fails; [`Error::Full`],
+    /// [`Error::Io`].
     pub fn check_place(&self, session: &Session, id: FileId) -> Result<()> {
         self.files.open_entered(session, id).map(|_| ())
     }

@@ -53,8 +53,9 @@ impl BufferManager {
                 continue;
             };
             let pin = Pin::adopt(&self.region, session, slot, id, note);
-            // This session reads without the latch that the page is resident. It stays resident: the state is never
-            // rolled back (`settle`), and a pin that was counted under the bucket's latch keeps the page in its frame.
+            // This session reads the state without the latch. A page that is resident stays resident: the state is
+            // never rolled back (`settle`), and a pin that was counted under the bucket's latch keeps the page in its
+            // frame.
             if slot.state() == State::Loading {
                 wait_for_reader(session, slot);
                 if slot.state() == State::Loading && slot.page.load() == id {
@@ -103,8 +104,9 @@ impl BufferManager {
                 Ok(())
             }
             Source::Zeros => {
-                // The page is zeros, unless another session has made and written it meanwhile, and its frame was
-                // replaced. If the read fails, the disk may have that page, so zeros must not replace it.
+                // Another session may have made and written the page meanwhile, and its frame may have been replaced.
+                // Otherwise the page is zeros. If the read fails, the disk may have the page of that session, so zeros
+                // must not replace it.
                 match self.read_page(&file, id, taken.slot, &mut taken.guard) {
                     Err(Error::Corrupt { .. }) => {
                         Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
@@ -148,9 +150,9 @@ impl BufferManager {
         None
     }
 
-    /// Makes the page in the frame available to other sessions. These are two stores, in this order, without a section:
-    /// a session that has a pin and waits for the latch relies on the first store, so this store must not be rolled
-    /// back (PROTOCOLS D2).
+    /// Makes the page in the frame available to other sessions, by two stores in this order, without a section: a
+    /// session that has a pin and waits for the latch relies on the first store, so this store must not be rolled back
+    /// (PROTOCOLS D2).
     ///
     /// If the session dies here:
     /// * before the first store, the frame is loading, and the session has noted it as taken. Repair removes the frame
@@ -183,7 +185,7 @@ impl BufferManager {
     /// Undoes a failed load: removes the frame from the table, although sessions may wait for it, and frees it.
     pub(crate) fn give_up(&self, session: &Session, part: &PoolPart, taken: FrameInHand<'_>, pin: Pin<'_>) {
         let removed = self.table.remove(session, taken.slot, u32::MAX);
-        assert!(removed, "a frame leaves the table however many wait for it");
+        assert!(removed, "a frame can be removed from the table even if sessions wait for it");
         drop(pin);
         part.push_free(session, taken);
     }
@@ -203,8 +205,8 @@ impl BufferManager {
     }
 }
 
-/// Checks a page as read from the disk, and clears the fields that are zero in memory: its checksum, and the mark of
-/// the log's incarnation, which may differ at the next write.
+/// Checks a page that was read from the disk, and clears the fields that are zero in memory: its checksum, and the mark
+/// of the log's incarnation, which may differ at the next write.
 pub(crate) fn check_page(
     file: &OpenFile,
     id: PageId,
@@ -222,9 +224,9 @@ pub(crate) fn check_page(
 
 /// Waits until the reader of a pinned frame that is being loaded has released its latch.
 ///
-/// This wait does not obey the order of latches, and need not: the reader waits only for the disk and for latches that
-/// are last in the order, never for a page. The session does not wait for the latch itself, but checks it from time to
-/// time, unless the reader is dead.
+/// This wait need not obey the order of latches: the reader waits only for the disk and for latches that are last in
+/// the order, never for a page. While the reader lives, the session only checks the latch from time to time. If the
+/// reader is dead, the session waits for the latch.
 fn wait_for_reader(session: &Session, slot: &FrameSlot) {
     for round in 0_u32.. {
         if slot.latch.try_shared(session, ANY_PAGE).is_some() {

@@ -151,8 +151,8 @@ impl PageTable {
         }
     }
 
-    /// Puts `slot`, which the caller has latched exclusively and which names page `id`, into the table. Returns false,
-    /// and changes nothing, if another frame holds the page already.
+    /// Puts `slot` into the table. The caller has latched the slot exclusively, and the slot names page `id`. Returns
+    /// false, and changes nothing, if another frame holds the page already.
     pub(crate) fn insert(&self, session: &Session, id: PageId, slot: &FrameSlot) -> bool {
         loop {
             let (number, bucket) = self.bucket_of(id);
@@ -172,8 +172,8 @@ impl PageTable {
         }
     }
 
-    /// Removes `slot`, which the caller has latched exclusively, from the table, unless it has more than `pins` pins.
-    /// Returns whether the slot was removed. The slot is then free, and the session has noted it as taken.
+    /// Removes `slot` from the table if the slot has at most `pins` pins. The caller has latched the slot exclusively.
+    /// Returns whether the slot was removed. A removed slot is free, and the session has noted it as taken.
     pub(crate) fn remove(&self, session: &Session, slot: &FrameSlot, pins: u32) -> bool {
         let place = self.region.offset_of(slot).raw();
         self.unchain(session, slot, pins, |section| session.set_in_hand_in(section, place))
@@ -271,7 +271,7 @@ impl PageTable {
         self.split(session, from, to, count);
     }
 
-    /// If the session dies here: the section is rolled back, the chain is whole again, and the count is the old one.
+    /// If the session dies here: the section is rolled back, the chain is whole again, and the count has its old value.
     fn split(&self, session: &Session, from: &Bucket, to: &Bucket, count: u32) {
         let mut section = session.section();
         let mut next = from.head.get();
@@ -366,7 +366,8 @@ impl PageTable {
 
     #[inline]
     fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
-        // Under a bucket's latch this is final: which pages belong to the bucket changes only under the same latch.
+        // If the caller has the bucket's latch, the result stays right: only a split of the bucket moves its pages to
+        // another bucket, and a split takes the same latch.
         let count = self.header.bucket_count.load();
         // There is only one split at a time, and it may be rolled back. So all buckets except the last are certain.
         self.known.is_certain(count - 1);
@@ -447,8 +448,8 @@ mod tests {
                     let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
                     let session = processes.join().unwrap();
                     let table = PageTable::attach(&region, place);
-                    // The thread grows the table until a flag is set, and not up to a number of frames: the last
-                    // buckets are made after the last frame is added.
+                    // The thread must not stop at a number of frames, because the last buckets are made after the last
+                    // frame is added. So it grows the table until a flag is set.
                     while !is_over.load(Ordering::Relaxed) {
                         table.grow(&session);
                     }

@@ -3,7 +3,8 @@
 //! The buffer manager knows only these bytes of a page. The byte table is docs/formats/page.md.
 //!
 //! Invariants
-//! 1. In memory the checksum field is zero; it is filled in the private copy that is written to the disk (PROTOCOLS L8).
+//! 1. In memory the checksum field is zero; it is filled in the private copy that is written to the disk (PROTOCOLS
+//!    L8).
 //! 2. The checksum covers the page's own number and file, so a page at the offset of another page is noticed.
 //! 3. A page that is all zeros was never written: it is legal and has LSN 0 (PROTOCOLS F3).
 
@@ -52,8 +53,8 @@ pub struct PageHeader {
     /// 21 Zero for a leaf, one more for each level above.
     pub level: u8,
     /// 22-23 The mark of the log's incarnation that wrote the record of `page_lsn`
-    /// ([`libtp_log::LogManager::life_mark`]), stored when the page was last written to the disk. Zero in memory, and
-    /// if that incarnation was not known.
+    /// ([`libtp_log::LogManager::life_mark`]), stored when the page was last written to the disk. Zero in
+    /// memory, and zero on the disk if that incarnation was not known.
     pub life: U16,
     /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
     pub deleter_lsn: U64,
@@ -71,7 +72,7 @@ impl PageHeader {
     /// Returns the header of a page.
     ///
     /// # Panics
-    /// If `page` is shorter than a header, which no page is.
+    /// If `page` is shorter than a header. Every page is longer.
     #[inline]
     pub fn of(page: &[u8]) -> &PageHeader {
         PageHeader::ref_from_prefix(page).expect("every page is longer than its header").0
@@ -155,12 +156,12 @@ impl fmt::Display for Damage {
             Damage::Checksum { stored, computed } => {
                 write!(f, "its checksum is {stored:#010x}, and the checksum of its bytes is {computed:#010x}")
             }
-            Damage::Misplaced { found } => write!(f, "{found} lies in its place"),
+            Damage::Misplaced { found } => write!(f, "{found} is in its place"),
             Damage::BeyondLog { page_lsn, log_end } => {
                 write!(f, "its LSN is {page_lsn}, but the log ends at {log_end}")
             }
             Damage::LostLife { page_lsn } => {
-                write!(f, "the log record of its last change, at LSN {page_lsn}, was lost before a restart, and others stand there")
+                write!(f, "the log record of its last change, at LSN {page_lsn}, was lost before a restart, and other records are in its place")
             }
         }
     }
@@ -228,8 +229,7 @@ pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
 
 /// Checks the page as [`check`] does, and checks that the log has the record of the page's last change (PROTOCOLS L8).
 /// The page's LSN must not be beyond the end of the log. It must also not be beyond an end that an earlier restart
-/// found: new records are written from that end on, so the log would soon be longer than the LSN of a page whose record
-/// was lost.
+/// found: the log grows again from that end, and soon ends after the LSN of a page whose record was lost.
 ///
 /// # Errors
 /// Each [`Damage`].
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_life_of_the_log_is_noticed() {
+    fn a_page_of_another_incarnation_of_the_log_is_noticed() {
         let (of, end) = (id(1, 2), Lsn::new(1000));
         let mut sealed = page(of, 100);
         mark_life(&mut sealed, NonZeroU16::new(7));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_in_anothers_place_is_noticed() {
+    fn a_page_in_the_place_of_another_page_is_noticed() {
         let mut sealed = page(id(1, 2), 100);
         seal(&mut sealed);
         assert_eq!(check(&sealed, id(1, 3)), Err(Damage::Misplaced { found: id(1, 2) }));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_a_page_never_written_and_stay_zeros() {
+    fn a_page_of_zeros_counts_as_never_written_and_stays_zeros() {
         let mut zeros = vec![0; 4096];
         seal(&mut zeros);
         assert!(is_zero(&zeros));

@@ -11,11 +11,12 @@
 //! 2. A frame on the free list holds no page. Taking a frame from the list and latching it are one step.
 //!
 //! Latches: the shelf's latch (rank 52) guards its free list; the pool table's latch, with the same rank, guards the
-//! creation of pools and shelves. The role of the session that grows a shelf is a word taken by compare-and-swap
-//! (PROTOCOLS D5): growing is a system call, and no session waits for the system under a latch.
+//! creation of pools and shelves. One session at a time grows a shelf: it first stores its number into a word of
+//! the shelf by compare-and-swap (PROTOCOLS D5). A latch does not guard the growth, because growing is a system call,
+//! and no session waits for the system under a latch.
 //!
-//! If a session dies here: it noted a frame that it took from the list, in the same section. If it dies while it grows
-//! a shelf, some memory is lost.
+//! If a session dies here: if it took a frame from the list, it noted the frame in the same section. If it dies while
+//! it grows a shelf, some memory is lost.
 
 mod growth;
 mod replace;
@@ -124,7 +125,7 @@ impl Pools {
             .expect("pools are never removed")
     }
 
-    /// Returns whether there is such a pool.
+    /// Returns whether the pool exists.
     pub(crate) fn has(&self, pool: PoolId) -> bool {
         (1..=self.count()).contains(&pool.0)
     }

@@ -1,7 +1,7 @@
 //! Prefetch: reads, in one call, pages that will be needed soon.
 //!
-//! Paper: none. A scan states which pages come next. Those that are not in memory are read together into private
-//! memory, then put into frames one by one. No latch is held while the disk reads.
+//! Paper: none. A scan states which pages come next. The pages that are not in memory are read together into private
+//! memory, and then put into frames one by one. No latch is held while the disk reads.
 //!
 //! *Why the bytes are right.* The bytes read from the disk are stale if the page was in memory during the read, had
 //! been changed there, and was written home (to its place in the data file) after the read. If the page is in memory
@@ -89,8 +89,8 @@ impl BufferManager {
         self.evict_clean(session, part, &mut Vec::new())
     }
 
-    /// Puts a page into a frame, unless the page is in memory, or may have been written home since the count was
-    /// `before`. Returns whether the page was put into a frame.
+    /// Puts a page into a frame. Does nothing if the page is in memory, or if it may have been written home since the
+    /// count was `before`. Returns whether the page was put into a frame.
     fn enter_read(
         &self,
         session: &Session,
@@ -104,7 +104,8 @@ impl BufferManager {
             part.push_free(session, taken);
             return false;
         };
-        // Acquire: pairs with the count before the first write home. The table's latch orders the rest.
+        // Acquire: pairs with the store of the count before the first write home. The latch of the page table orders
+        // the other accesses.
         if self.header.home_writes.load() != before {
             self.give_up(session, part, taken, pin);
             return false;

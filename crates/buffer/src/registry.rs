@@ -1,7 +1,7 @@
 //! The register of databases: a file with the file numbers and names of all databases.
 //!
 //! Not in the paper. A directory does not show whether a database was dropped or its file is missing. The register
-//! does: a number is entered before the log has a record of it, and only a drop marks it as dropped.
+//! shows this: a database is entered before the log has a record of it, and only a drop marks the entry as dropped.
 //!
 //! The file `databases` has one slot of 512 bytes for each file number, at offset 512 times the number. Slot 0 is the
 //! front.
@@ -10,7 +10,7 @@
 //! Invariants
 //! 1. A database is entered, and the entry is synced, before the file is registered in the region. So the log has no
 //!    record of a database that is not entered.
-//! 2. A number is never used again. A name is used again after the database that had it was dropped.
+//! 2. A number is never used again. A name can be used again after its database was dropped.
 //!
 //! If a session dies here: a slot is written by one call, and its checksum shows whether it is torn or damaged. A torn
 //! or damaged slot has no entry. A restart enters the database again if its file exists. If a crash has torn the slot,
@@ -151,7 +151,7 @@ struct Known {
     names: HashMap<String, FileId>,
     /// The slots below this number were read.
     read_to: u32,
-    /// Numbers below `read_to` that had no entry. A database with a higher number may be entered first.
+    /// Numbers below `read_to` that had no entry. A database with a higher number may have been entered first.
     holes: Vec<FileId>,
 }
 
@@ -163,8 +163,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Makes a handle to the register of the environment with the number `environment`, in its directory. Opens no file
-    /// yet.
+    /// Makes a handle to the register in `directory`, of the environment with the number `environment`. Opens no file.
     pub fn new(directory: Arc<dyn Directory>, environment: [u8; 16]) -> Registry {
         Registry { directory, environment, known: Mutex::default() }
     }
@@ -189,13 +188,13 @@ impl Registry {
         let read = file.read_at(&mut bytes, 0)?;
         let refuse = |what: &str| {
             let what = format!(
-                "{what}. Restore it from a backup, or move it away: then it is made anew from the data files that are there"
+                "{what}. Restore it from a backup, or move it away: then it is made again from the data files that are present"
             );
             Error::Register { what }
         };
         let front = Front::ref_from_bytes(&bytes).expect("a slot has the bytes of a front");
         if read < SLOT_BYTES || front.magic != MAGIC || crc32c::crc32c(&bytes[16..]) != front.crc.get() {
-            return Err(refuse("it does not begin as a register of databases does"));
+            return Err(refuse("it does not begin like a register of databases"));
         }
         if front.version.get() != VERSION {
             return Err(refuse(&format!(
@@ -213,7 +212,7 @@ impl Registry {
     /// Returns whether the environment has a register.
     ///
     /// # Errors
-    /// [`Error::Register`] if the file cannot be one of this environment; [`Error::Io`].
+    /// [`Error::Register`] if the file cannot be the register of this environment; [`Error::Io`].
     pub fn is_there(&self) -> Result<bool> {
         Ok(self.file(&mut self.known())?.is_some())
     }
@@ -249,7 +248,7 @@ impl Registry {
         let Some(file) = self.file(&mut self.known())? else { return Ok(None) };
         let mut bytes = [0; SLOT_BYTES];
         let read = file.read_at(&mut bytes, place(id))?;
-        let slot = Slot::ref_from_bytes(&bytes).expect("the bytes are a slot's");
+        let slot = Slot::ref_from_bytes(&bytes).expect("the bytes have the length of a slot");
         Ok(if read == SLOT_BYTES { slot.entry(id) } else { None })
     }
 
@@ -326,8 +325,8 @@ impl Registry {
         self.write(entry)
     }
 
-    /// As [`Registry::enter`], but also writes an entry that the register has already: after a failed sync it may be
-    /// only in the kernel's cache.
+    /// Like [`Registry::enter`], but also writes an entry that the register has already: after a failed sync this entry
+    /// may be only in the kernel's cache.
     ///
     /// # Errors
     /// As [`Registry::enter`].
@@ -363,7 +362,7 @@ fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, &Slot)) -
         let whole = bytes[..read].chunks_exact(SLOT_BYTES);
         let count = whole.len();
         for chunk in whole {
-            let slot = Slot::ref_from_bytes(chunk).expect("the bytes are a slot's");
+            let slot = Slot::ref_from_bytes(chunk).expect("the bytes have the length of a slot");
             take(FileId::new(next), slot);
             next += 1;
         }

@@ -1,11 +1,11 @@
 //! Repair after the death of every session: the region exists, no session is attached, and one process puts the region
-//! in order (PROTOCOLS L6). Every open section was rolled back before. The noted records are redone on their pages
-//! afterwards: this file changes neither pages nor their LSNs.
+//! in order (PROTOCOLS L6). Every open section was rolled back before. The caller redoes the noted records on their
+//! pages afterwards: this file changes no page and no page LSN.
 //!
-//! From now on until the caller has redone the noted records ([`BufferManager::all_repeated`]), a page may have a part
-//! of its change and its old LSN, because stores that the redo repeats have no before-images. If other sessions live,
-//! the dead session's latch excludes the writer and evictors from such a page. Here the latches are reset, so no page
-//! is written or replaced meanwhile (PROTOCOLS D4). A shelf without a free frame grows beyond its budget.
+//! Until the caller has redone the noted records ([`BufferManager::all_repeated`]), a page may have a part of a change
+//! and its LSN from before the change, because stores that the redo repeats have no before-images. If other sessions
+//! live, the dead session's latch keeps the writer and evictors from such a page. Here the latches are reset, so no
+//! page is written or replaced until then (PROTOCOLS D4). A shelf without a free frame grows beyond its budget.
 //!
 //! What dead sessions leave in the frames, and what the repair does:
 //! * latches and pins: no session lives, so all are released;
@@ -80,13 +80,13 @@ impl BufferManager {
         let resident: usize = self.pools.shelves().into_iter().map(|(_, part)| part.check_at_rest()).sum();
         assert!(resident == self.table.check_at_rest(), "a page is in memory and not in the table");
         assert!(self.header.writer.load() == SessionId::NONE, "a session writes");
-        assert!(self.header.home_writes.load() % 2 == 0, "pages are on their way home");
+        assert!(self.header.home_writes.load() % 2 == 0, "pages are being written home");
     }
 
     fn repair_frame(&self, slot: &FrameSlot, found: &mut FrameRepair) {
         slot.latch.reset_alone();
         slot.pins.publish(0);
-        // A page that gets a noted record's change later gets an odd count again meanwhile.
+        // If a noted record is redone on the page later, the count is odd again during this redo.
         slot.end_change();
         if !slot.unsynced.load().is_none() && !self.is_failed() {
             slot.undo_write();

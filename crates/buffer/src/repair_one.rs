@@ -41,17 +41,18 @@ impl BufferManager {
         None
     }
 
-    /// Makes the counts of changes even of all pages that the dead session has latched alone. The last step before its
-    /// latches are given back: its section is rolled back, and its noted record redone (docs/design/0022).
+    /// Makes the count of changes even on each page that the dead session has latched alone. This is the last step
+    /// before the latches of the dead session are released: its section has been rolled back, and its noted record has
+    /// been redone (docs/design/0022).
     pub fn end_changes(&self, dead_session: &DeadSession<'_>) {
         let latched = dead_session.session().latched_alone().filter_map(|latch| self.frame_at(latch.raw()));
         latched.filter(|_| !planted("buffer: a repair leaves counts odd")).for_each(FrameSlot::end_change);
         failpoint("repair: counts even, latches held");
     }
 
-    /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Called
-    /// after the roll-back of its section and before its latches are given back: afterwards other sessions may change
-    /// the page and replace it.
+    /// Clears the dead session's note of a taken frame, if the session had read the frame's page and made it available
+    /// (`settle`). Called after the roll-back of the session's section and before its latches are released: afterwards
+    /// other sessions may change the page and replace it.
     pub fn settle_hand(&self, dead_session: &DeadSession<'_>) {
         let Some(slot) = self.frame_at(dead_session.in_hand()) else { return };
         let is_there = slot.latch.owner() == Some(dead_session.id()) && slot.state() == State::Resident;
@@ -89,8 +90,8 @@ impl BufferManager {
         hand && pins
     }
 
-    /// Returns the pages that have more pins than the living sessions have noted; no session is dead. Their frames
-    /// could never be replaced. For tests, while other sessions work.
+    /// Returns the pages that have more pins than the living sessions have noted: the frames of these pages could never
+    /// be replaced. Called while no session is dead. For tests, while other sessions work.
     pub fn pinned_by_nobody(&self, session: &Session) -> Vec<PageId> {
         let shelves = self.pools.shelves();
         let pinned = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
@@ -141,7 +142,8 @@ impl BufferManager {
     fn recount_pins(&self, session: &Session, slot: &FrameSlot) -> bool {
         let place = self.region.offset_of(slot).raw();
         let counted = try_long(session, || {
-            // Takes both latches, so that no session takes a pin meanwhile. Sessions release pins without a latch.
+            // Takes the latches of the frame and of its bucket, so that no session takes a pin meanwhile. Sessions
+            // release pins without a latch.
             let _frame = slot.latch.try_exclusive(session, ANY_PAGE)?;
             let _bucket = self.table.latch_of(session, slot);
             let before = slot.pins.load();

@@ -193,11 +193,11 @@ mod tests {
         assert_eq!(restore(&directory), Restored::default());
         let mut found = vec![0; 4096];
         home.read_at(&mut found, 3 * 4096).unwrap();
-        assert!(found == page(3, 1), "a page of another environment came home");
+        assert!(found == page(3, 1), "a page of another environment was written home");
     }
 
     #[test]
-    fn torn_homes_are_mended_and_no_home_goes_back_in_time() {
+    fn torn_homes_are_mended_and_no_newer_home_is_overwritten() {
         let (_place, directory) = Place::new("torn");
         let home = directory.open("home.tp", OpenMode::Create).unwrap();
         for number in 1..=3 {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_torn_itself_gives_only_its_whole_images() {
+    fn only_the_undamaged_images_of_a_torn_batch_are_used() {
         let (_place, directory) = Place::new("half");
         let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 1, &[(1, 2), (2, 2)]);

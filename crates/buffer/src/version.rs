@@ -1,20 +1,21 @@
 //! The state of a frame and the count of changes of its page, in one word (docs/design/0022).
 //!
-//! A session that reads a page without its latch looks at this word before and after. The page that it has read is the
-//! page that was there all the time if both looks find the same resident version, with an even count.
+//! A session that reads a page without its latch loads this word before and after the read. If both loads return the
+//! same resident version, with an even count, then the page was in the frame and did not change during the read.
 //!
 //! Invariants
 //! 1. The word changes under the slot's exclusive latch only.
-//! 2. A count never comes back: no roll-back and no repair lowers it. At one change a nanosecond it lasts 70 years.
+//! 2. A count never has an earlier value again: no roll-back and no repair lowers it. If a page changed once in each
+//!    nanosecond, its count would overflow after 36 years.
 
 use rio::bits;
 
 /// The state of a slot. Changed under its exclusive latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Empty: on the free list, or in the hand of the session that took it from there.
+    /// Empty: on the free list, or taken by a session and not yet used.
     Free,
-    /// Being read from the disk. A session that finds it in the table waits for the latch and looks again.
+    /// Being read from the disk. A session that finds the slot in the table waits for the latch and looks again.
     Loading,
     /// The page is there.
     Resident,
@@ -25,10 +26,11 @@ pub(crate) enum State {
 pub(crate) struct Version(u64);
 bits!(Version: u64);
 
-/// The bits of the count. The state stands above them.
+/// The number of bits of the count. The state is in the bits above.
 const COUNT_BITS: u32 = 61;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
-/// The highest bit alone, because the way to every page asks whether the page is there.
+/// Only this state sets the highest bit, so a test of one bit shows whether the page is there. Every get does this
+/// test.
 const RESIDENT: u64 = 4;
 
 impl Version {
@@ -57,7 +59,7 @@ impl Version {
         self.0 >> (u64::BITS - 1) != 0
     }
 
-    /// Whether a session changes the page, or has died while it did.
+    /// Whether a session is changing the page, or has died during a change.
     #[inline(always)]
     pub(crate) fn is_changing(self) -> bool {
         self.0 & 1 != 0
@@ -75,7 +77,7 @@ impl Version {
         Version(self.0 | 1)
     }
 
-    /// Returns the version after a change, whose count is odd: the next even count.
+    /// Returns the version after a change. The count is odd during the change, and the result has the next even count.
     #[inline(always)]
     pub(crate) fn changed(self) -> Version {
         Version(self.0 + 1)
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_moves_on_and_keeps_the_state() {
+    fn a_change_raises_the_count_and_keeps_the_state() {
         for state in [State::Free, State::Loading, State::Resident] {
             let version = Version(6).with(state);
             assert_eq!(

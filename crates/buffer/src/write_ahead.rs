@@ -25,7 +25,7 @@ pub trait WriteAhead: Send + Sync {
     /// The errors of the log.
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo>;
 
-    /// Called when a data file could not be synced: nothing more may be acknowledged.
+    /// Called when a data file could not be synced: no commit may be acknowledged any more.
     fn poison(&self) {}
 }
 

@@ -6,7 +6,7 @@
 //!
 //! A batch, step by step:
 //! 1. Become the writer. The environment has one writer at a time, because the double-write file holds one batch. So
-//!    all claims are the writer's.
+//!    only the writer has claims.
 //! 2. *Claim* pages: under a frame's shared latch, copy its page and move its recovery LSN to `unsynced` (`frame`). The
 //!    latch is only tried, so a session that needs a clean frame never waits for a latch that it holds itself.
 //! 3. Store the checksums in the copies. Force the log to the highest page LSN among them.
@@ -20,8 +20,8 @@
 //!    batch home from the double-write file (L8). No page is lost, and the write is tried again.
 //! 3. A failed sync is final. `failed` is set before any call returns the error. The claims stay for ever, so no
 //!    checkpoint advances beyond them, and no page is written any more. There are two exceptions: a sync that a limit
-//!    of the process has prevented, and a sync through a descriptor that the program has closed. They leave the pages
-//!    dirty, and any process writes them again.
+//!    of the process has prevented, and a sync through a descriptor that the program has closed. Such a sync leaves
+//!    the pages dirty, and any process can write them again.
 //!
 //! If the writer dies here: the next writer cancels its claims, so the pages are as dirty as before. If the batch was
 //! in the double-write file, the next writer first writes it home.
@@ -92,7 +92,8 @@ impl BufferManager {
         for (_, part) in self.pools.shelves() {
             frames.extend(part.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
         }
-        // Each frame's page is read once, before the frames are compared: a frame may get another page meanwhile.
+        // Each frame's page number is read once, before the frames are compared: a frame may get another page
+        // meanwhile.
         frames.sort_by_cached_key(|slot| slot.page.load());
         let mut load = self.new_load();
         let mut written = 0;
@@ -156,7 +157,7 @@ impl BufferManager {
 
     /// Returns the oldest LSN that a restart needs for any page: redo would begin there. Returns `None` if every page
     /// is on the disk, synced. A caller that computes a redo point reads the log's tail *before* this call, and uses
-    /// the smaller of both.
+    /// the smaller of the two.
     pub fn dirty_minimum(&self) -> Option<Lsn> {
         let shelves = self.pools.shelves();
         let frames = shelves.iter().flat_map(|(_, part)| part.frames()).filter_map(FrameSlot::oldest_needed).min();
@@ -182,8 +183,8 @@ impl BufferManager {
         }
     }
 
-    /// Writes those of `frames` that it can claim without waiting, up to a batch. Returns their number. Returns zero if
-    /// another session is writing: then some frames will soon be clean.
+    /// Claims those of `frames` that can be claimed without a wait, at most one batch, and writes them. Returns the
+    /// number of written frames. Returns zero if another session is writing: then some frames will soon be clean.
     pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
         self.check_failed()?;
         let Some(writer) = self.try_become_writer(session) else {
@@ -320,7 +321,7 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Writes the last batch home from the double-write file, if this was not done.
+    /// Writes the last batch home from the double-write file, if its writer has not completed this step.
     fn finish_open_batch(
         &self,
         session: &Session,
@@ -332,11 +333,12 @@ impl BufferManager {
             return Ok(());
         }
         let Some((_, batch)) = double.open_batch()?.filter(|(found, _)| *found == sequence) else {
-            let what = format!("batch {sequence} was synced there and cannot be read back");
+            let what = format!("batch {sequence} was synced to this file and cannot be read back");
             let file = DOUBLE_WRITE_NAME.to_string();
             return Err(Fault::Again(Error::Corrupt { file, page: PageNo::HEADER, what }));
         };
-        // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
+        // The log was forced for these pages before they were written to the double-write file, and the log does not
+        // shrink.
         failpoint("buffer: batch of a dead writer found");
         // Notes that files of images exist: the dead writer may have kept images after a checkpoint found no such
         // files. If the data file exists again, the loop below does not run and makes no note.
@@ -421,7 +423,7 @@ impl BufferManager {
             if !double.is_foreign() {
                 return Ok(double.clone());
             }
-            tracing::warn!("the program has closed the descriptor of the double-write file: the file is opened anew");
+            tracing::warn!("the program has closed the descriptor of the double-write file: the file is opened again");
             // Closing the number would close the program's file.
             std::mem::forget(Arc::clone(&double.file));
             *opened = None;

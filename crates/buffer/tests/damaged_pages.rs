@@ -50,7 +50,7 @@ fn corrupt(world: &World, number: u32) -> String {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_and_the_others_are_read() {
+fn a_flipped_bit_is_noticed_and_other_pages_can_be_read() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| bytes[place_of(4)][4000] ^= 1);
     assert!(corrupt(&world, 4).contains("checksum"));
@@ -58,7 +58,7 @@ fn a_flipped_bit_is_noticed_and_the_others_are_read() {
     for number in [1, 2, 3, 5, 6, 7, 8, 9] {
         assert_eq!(world.get(&session, page_id(number)).unwrap(), u64::from(number));
     }
-    // Repaired from a backup, the page is read again.
+    // After a repair from a backup, the page can be read again.
     damage(&directory, |bytes| bytes[place_of(4)][4000] ^= 1);
     assert_eq!(world.get(&session, page_id(4)).unwrap(), 4);
 }
@@ -71,8 +71,8 @@ fn pages_that_changed_places_are_noticed() {
         bytes.copy_within(place_of(3), place_of(2).start);
         bytes[place_of(3)].copy_from_slice(&second);
     });
-    assert!(corrupt(&world, 2).contains("page 3 of file 1 lies in its place"));
-    assert!(corrupt(&world, 3).contains("page 2 of file 1 lies in its place"));
+    assert!(corrupt(&world, 2).contains("page 3 of file 1 is in its place"));
+    assert!(corrupt(&world, 3).contains("page 2 of file 1 is in its place"));
 }
 
 #[test]
@@ -87,23 +87,23 @@ fn a_page_from_beyond_the_log_is_noticed() {
 }
 
 #[test]
-fn a_page_whose_last_record_is_of_another_life_of_the_log_is_noticed() {
+fn a_page_whose_last_record_is_of_another_incarnation_of_the_log_is_noticed() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| {
         let page = &mut bytes[place_of(5)];
         let life = u16::from_le_bytes([page[22], page[23]]);
-        assert_ne!(life, 0, "the page has the mark of a life on the disk");
+        assert_ne!(life, 0, "on the disk the page has the mark of an incarnation of the log");
         page[22..24].copy_from_slice(&(life + 1).to_le_bytes());
         libtp_buffer::seal(page);
     });
     assert!(corrupt(&world, 5).contains("was lost before a restart"), "{}", corrupt(&world, 5));
     let session = world.join();
     let sound = world.buffers.shared(&session, page_id(4), world::LEAF).unwrap();
-    assert_eq!(sound.header().life.get(), 0, "in memory it may get a record of another life");
+    assert_eq!(sound.header().life.get(), 0, "in memory the page has no mark: another incarnation may change it");
 }
 
 #[test]
-fn a_page_never_written_is_zeros_and_so_is_one_beyond_the_end() {
+fn pages_never_written_and_pages_beyond_the_end_are_zeros() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| bytes[place_of(6)].fill(0));
     let session = world.join();
@@ -135,7 +135,7 @@ fn every_session_that_waits_for_a_damaged_page_gets_the_error() {
 }
 
 #[test]
-fn a_prefetch_reports_no_damage_and_a_later_read_does() {
+fn a_prefetch_reports_no_damage_but_a_later_read_reports_it() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| bytes[place_of(4)][100] ^= 1);
     let session = world.join();

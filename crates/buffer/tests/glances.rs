@@ -1,8 +1,8 @@
 //! Pages that are read without their latches, while other sessions change and replace them (docs/design/0022).
 //!
-//! The doubt: a reader believes half a change, a change that is taken back, or another page in the same frame. The
-//! cases: writers that change both ends of a page, some of them in sections that are rolled back, in a pool of so few
-//! frames that pages come and go.
+//! A wrong reader would believe half a change, a change that is rolled back, or another page in the same frame. So the
+//! writers change both ends of a page, some writers roll their sections back, and the pool has so few frames that pages
+//! are replaced all the time.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -49,7 +49,7 @@ fn read(world: &World, mut state: u64, taken_back: u64) -> u64 {
                 believed += 1;
                 assert_eq!(number, page, "another page is believed");
                 assert_eq!(first, last, "half a change is believed");
-                assert_ne!(first, taken_back, "a change that is taken back is believed");
+                assert_ne!(first, taken_back, "a change that is rolled back is believed");
             }
         }
     }

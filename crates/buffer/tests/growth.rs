@@ -110,7 +110,7 @@ fn a_database_with_a_pool_of_its_own_keeps_its_pages() {
 }
 
 #[test]
-fn a_file_is_registered_once_and_only_if_it_can_be() {
+fn unsuitable_files_are_refused_and_suitable_files_are_registered() {
     let (_place, directory) = Place::new();
     let world = World::new(directory, &Settings::default());
     let session = world.join();
@@ -138,7 +138,7 @@ fn a_file_is_registered_once_and_only_if_it_can_be() {
 }
 
 #[test]
-fn a_file_that_is_forgotten_gives_its_frames_up_unwritten() {
+fn forgetting_a_file_frees_its_frames_without_writing_them() {
     let (place, directory) = Place::new();
     let world = World::new(directory, &frames(64));
     let session = world.join();

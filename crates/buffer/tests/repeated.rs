@@ -97,7 +97,7 @@ fn change(
 }
 
 #[test]
-fn two_pages_of_one_record_are_whole_after_deaths_of_the_session_and_its_repairer_between_all_stores() {
+fn two_pages_of_one_record_are_whole_if_the_session_and_its_repairer_die_between_any_stores() {
     const PLAIN: Stores = &[(64, false), (72, false), (160, false)];
     const SAVED: Stores = &[(64, true), (200, true), (72, true)];
     const MIXED: Stores = &[(64, false), (72, true), (160, false)];

@@ -13,7 +13,7 @@ use world::{frames, page_id, value_of, Place, World, FILE, LEAF, PAGE_BYTES};
 
 const PAGES: u32 = 2_000;
 
-/// A small generator, so that a failing run can be repeated.
+/// A small generator of pseudorandom numbers, so that a failing run can be repeated.
 fn next(random: &mut u64) -> u64 {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -83,7 +83,7 @@ fn many_threads_and_few_frames(policy: Policy) {
     for (number, expected) in (0..).zip(&model).skip(1) {
         let at = number as usize * PAGE_BYTES as usize;
         let Some(page) = bytes.get(at..at + PAGE_BYTES as usize) else {
-            assert_eq!(expected.load(Ordering::Relaxed), 0, "page {number} never came to the disk");
+            assert_eq!(expected.load(Ordering::Relaxed), 0, "page {number} was never written to the disk");
             continue;
         };
         check(page, page_id(number)).unwrap();
@@ -126,7 +126,7 @@ fn a_latched_or_pinned_page_is_not_replaced() {
     for number in 4..1_000 {
         world.get(&session, page_id(number)).unwrap();
     }
-    assert!((1..=3).any(|number| !world.buffers.is_resident(page_id(number))), "once let go they can be replaced");
+    assert!((1..=3).any(|number| !world.buffers.is_resident(page_id(number))), "released pages can be replaced");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn under_the_clock_pages_used_again_and_again_survive_a_scan() {
 }
 
 #[test]
-fn a_frame_that_becomes_another_page_between_look_and_latch_is_not_taken_for_the_first() {
+fn a_frame_that_gets_another_page_before_it_is_latched_is_not_used_for_the_first_page() {
     let (_place, directory) = Place::new();
     let world = World::new(directory, &frames(16));
     let session = world.join();

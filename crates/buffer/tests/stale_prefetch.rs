@@ -1,6 +1,6 @@
 //! A prefetch reads pages from the disk while it holds no latch or pin. In these tests one of the pages is loaded,
 //! changed, written home and replaced, before the prefetch puts its bytes into a frame. To force this order, the disk
-//! calls a hook in the middle of a read. In another test the reader dies there.
+//! calls a hook in the middle of a read. In another test the reader dies in the middle of a read.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -121,7 +121,7 @@ impl File for InterruptingFile {
 }
 
 #[test]
-fn a_page_that_came_home_during_the_read_is_not_taken_back_in_time() {
+fn a_page_that_is_written_home_during_the_read_keeps_its_new_bytes() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
     let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
@@ -181,7 +181,7 @@ fn a_page_whose_reader_died_does_not_count_as_read() {
     let reader: Hook = Box::new(|| std::panic::resume_unwind(Box::new("dies")));
     *hook.lock().unwrap() = Some(reader);
     let read = catch_unwind(AssertUnwindSafe(|| world.get(&dead, page_id(3))));
-    assert!(read.is_err(), "the reader dies in the read");
+    assert!(read.is_err(), "the reader dies during the read");
     dead.mark_dead();
     let dead_session = world.processes.take_dead(&living, dead.id()).unwrap();
     dead_session.roll_back();
@@ -196,7 +196,7 @@ fn a_page_whose_reader_died_does_not_count_as_read() {
 }
 
 #[test]
-fn a_page_that_another_has_made_meanwhile_is_not_made_new_again() {
+fn a_page_that_another_session_has_made_meanwhile_is_not_filled_with_zeros() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
     let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));

@@ -12,7 +12,7 @@ use libtp_sim::{Calls, Fault, Repeat, SimDisk};
 use world::{frames, page_id, World, LEAF};
 
 #[test]
-fn latches_pins_and_roles_of_the_dead_are_given_back_and_pages_are_kept() {
+fn latches_pins_and_roles_of_dead_sessions_are_released_and_pages_are_kept() {
     let disk = SimDisk::new(1);
     let world = World::new(Arc::new(disk.process_view()), &frames(64));
     let session = world.join();
@@ -28,7 +28,7 @@ fn latches_pins_and_roles_of_the_dead_are_given_back_and_pages_are_kept() {
     let repair = survivor.processes.repair_alone();
     let found = survivor.buffers.repair_alone();
     assert_eq!((found.kept, found.dropped, found.unsynced), (30, 0, 0));
-    assert_eq!(survivor.buffers.repair_alone(), found, "twice is once");
+    assert_eq!(survivor.buffers.repair_alone(), found, "the second repair changes nothing");
     survivor.buffers.all_repeated();
     repair.finish();
     let session = survivor.join();
@@ -42,12 +42,12 @@ fn latches_pins_and_roles_of_the_dead_are_given_back_and_pages_are_kept() {
     for number in 31..=500 {
         survivor.set(&session, page_id(number), 1).unwrap();
     }
-    assert!(survivor.buffers.stats()[0].frames <= 64, "no frame was lost, so none had to be added");
+    assert!(survivor.buffers.stats()[0].frames <= 64, "no frame was lost, so no frame had to be added");
     assert_eq!(survivor.get(&session, page_id(1)).unwrap(), 5);
 }
 
 #[test]
-fn a_batch_that_was_on_its_way_home_comes_home() {
+fn an_interrupted_batch_is_written_home() {
     let disk = SimDisk::new(2);
     let world = World::new(Arc::new(disk.process_view()), &frames(64));
     let session = world.join();
@@ -78,7 +78,7 @@ fn a_batch_that_was_on_its_way_home_comes_home() {
 }
 
 #[test]
-fn pins_beyond_those_a_session_can_note_are_taken_off_too() {
+fn pins_that_a_session_has_no_room_to_note_are_removed_too() {
     let world = World::new(Arc::new(SimDisk::new(3).process_view()), &frames(128));
     let (dead, living) = (world.join(), world.join());
     for number in 1..=100 {

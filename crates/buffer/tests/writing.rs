@@ -1,4 +1,4 @@
-//! Tests of writing pages: a page is written only after its log, and no page is lost if the disk refuses.
+//! Tests of writing pages: a page is written only after its log, and no page is lost if the disk refuses a call.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -85,7 +85,7 @@ impl WriteAhead for Refusing {
 }
 
 #[test]
-fn without_the_logs_word_nothing_is_written() {
+fn no_page_is_written_if_the_log_refuses() {
     let disk = SimDisk::new(2);
     let (world, session) = dirty_world(&disk);
     let log = Arc::new(Refusing(world.log.clone(), AtomicBool::new(true)));
@@ -143,14 +143,14 @@ fn a_page_stays_in_the_dirty_minimum_until_its_file_is_synced() {
 }
 
 #[test]
-fn a_full_disk_refuses_new_pages_and_takes_those_it_has() {
+fn a_full_disk_refuses_new_pages_and_takes_existing_pages() {
     let disk = SimDisk::new(5);
     let (world, session) = dirty_world(&disk);
     world.log.force(&session, page_lsn(&world.buffers.shared(&session, page_id(PAGES), LEAF).unwrap())).unwrap();
     disk.set_capacity(Some(disk.bytes_used()));
     let error = world.buffers.pin_new(&session, page_id(100_000)).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error}");
-    // Pages got their blocks when they were made, and the double-write file has some: all pages can be written.
+    // Pages got their blocks when they were made, and the double-write file has blocks, too: all pages can be written.
     world.buffers.write_all(&session).unwrap();
     assert!(world.buffers.dirty_count() == 0 && !world.buffers.is_failed());
     get_all(&world, &session, 0);
@@ -227,7 +227,7 @@ fn every_call_that_fails_once_loses_nothing() {
                 continue;
             }
             failed += u32::from(first.is_err());
-            // One page was changed since. The batch that was not written home is written first.
+            // One page is changed. The batch that was not written home is written before it.
             world.set(&session, page_id(1), 1).unwrap();
             world.buffers.write_all(&session).unwrap_or_else(|error| panic!("call {call}, {fault:?}: {error}"));
             assert_eq!(world.buffers.dirty_count(), 0, "call {call}, {fault:?}");
@@ -255,7 +255,7 @@ fn an_evictor_that_cannot_write_returns_the_error_and_works_after_the_fault() {
 }
 
 #[test]
-fn a_batch_that_is_written_makes_room_for_as_many_pages() {
+fn a_written_batch_makes_room_for_the_same_number_of_pages() {
     let world = World::new(Arc::new(SimDisk::new(10).process_view()), &Settings { batch_pages: 16, ..frames(64) });
     let session = world.join();
     let batches = || world.buffers.batch_and_bucket_counts().0;
@@ -267,7 +267,7 @@ fn a_batch_that_is_written_makes_room_for_as_many_pages() {
     });
     let full = full.unwrap();
     assert!(full > 64);
-    // This page gets the first of the sixteen frames that were cleaned.
+    // Page `full` got the first of the sixteen frames that were cleaned. These pages get the other fifteen frames.
     (full + 1..full + 16).for_each(set);
     assert_eq!(batches(), 1);
     set(full + 16);
@@ -295,7 +295,7 @@ fn after_a_crash_at_any_call_every_page_is_whole() {
                 let image = images.image(mode, seed);
                 let directory: Arc<dyn libtp_io::Directory> = Arc::new(image.process_view());
                 mended += restore(&directory);
-                assert_eq!(restore(&directory), 0, "mending twice is mending once");
+                assert_eq!(restore(&directory), 0, "the second call finds nothing to mend");
                 whole(&image, &format!("io {io}, {mode:?}, seed {seed}"));
             }
         }
@@ -326,7 +326,7 @@ fn whole(disk: &SimDisk, context: &str) {
 }
 
 #[test]
-fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
+fn a_mark_from_before_a_restart_does_not_mark_a_new_batch() {
     let disk = SimDisk::new(10);
     let (world, session) = dirty_world(&disk);
     world.buffers.write_all(&session).unwrap();
@@ -381,9 +381,9 @@ fn images_of_a_file_that_was_moved_away_stay_until_a_checkpoint_passes_them() {
     directory.rename("moved", "pages.tp").unwrap();
     world.buffers.write_all(&session).unwrap();
     world.buffers.forget_kept_images(Lsn::FIRST).unwrap();
-    assert!(kept(&*directory), "a restart from there needs them");
+    assert!(kept(&*directory), "a restart from this redo point needs the images");
     world.buffers.forget_kept_images(world.log.tail()).unwrap();
-    assert!(!kept(&*directory), "an image of long ago would hide damage");
+    assert!(!kept(&*directory), "an old image would hide damage");
     on_the_disk(&disk, 1_000);
 }
 
@@ -404,7 +404,7 @@ fn images_that_a_dead_writer_has_kept_are_found_after_a_checkpoint_found_no_imag
 }
 
 #[test]
-fn a_page_that_stays_latched_stays_dirty_and_keeps_no_other_from_the_disk() {
+fn a_page_that_stays_latched_stays_dirty_and_other_pages_are_written() {
     let disk = SimDisk::new(1);
     let (world, session) = dirty_world(&disk);
     let holder = world.join();
@@ -412,7 +412,7 @@ fn a_page_that_stays_latched_stays_dirty_and_keeps_no_other_from_the_disk() {
     let needed = held.lsn();
     assert_eq!(world.buffers.write_all(&session).unwrap(), PAGES as usize - 1);
     assert_eq!(world.buffers.dirty_count(), 1);
-    assert!(world.buffers.dirty_minimum().is_some_and(|lsn| lsn <= needed), "a restart begins before its change");
+    assert!(world.buffers.dirty_minimum().is_some_and(|lsn| lsn <= needed), "a restart begins before the change");
     drop(held);
     assert_eq!(world.buffers.write_all(&session).unwrap(), 1);
     assert_eq!(world.buffers.dirty_minimum(), None);

@@ -1,8 +1,8 @@
 //! Measures the hot paths (a get, an update, an insertion and an append), and a bare loop in the same run.
 //!
-//! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME [SLICES]]]`. Warm pages, one
-//! thread, a million records of 100 bytes by default. Prints nanoseconds per call: of the slice at the fifth
-//! percentile, and of the median slice. Each call includes a tenth of a transaction.
+//! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME [SLICES]]]`. All pages are in
+//! memory, one thread works, and the tree has a million records of 100 bytes by default. Prints the nanoseconds per
+//! call, for the slice at the fifth percentile and for the median slice. Each call includes a tenth of a transaction.
 
 #![allow(clippy::unwrap_used)] // A failure ends the measurement.
 
@@ -19,7 +19,7 @@ use world::{Place, Random, World};
 const SLICE_CALLS: u64 = 1500;
 const PER_TXN: u64 = 10;
 
-/// Returns the number of slices: the third argument.
+/// Returns the number of slices, which is the third argument.
 fn slice_count() -> usize {
     std::env::args().nth(3).and_then(|count| count.parse().ok()).unwrap_or(200)
 }

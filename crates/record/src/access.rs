@@ -36,7 +36,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// As [`Access::get`], but `read` gets a copy and may call any function: the session holds no latch while `read`
+    /// Like [`Access::get`], but `read` gets a copy and may call any function: the session holds no latch while `read`
     /// runs.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl<'a> Access<'a> {
         Ok(result)
     }
 
-    /// As [`Access::get`], but locks the record for writing, because the caller will change the value.
+    /// Like [`Access::get`], but locks the record for writing, because the caller will change the value.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -60,8 +60,8 @@ impl<'a> Access<'a> {
         self.get_to_change(key, &mut None, read)
     }
 
-    /// As [`Access::get_for_update`]. If the whole record is on a leaf of a B-tree, also stores the record's place in
-    /// `place`.
+    /// Like [`Access::get_for_update`]. If the whole record is on a leaf of a B-tree, the call also stores the record's
+    /// place in `place`.
     #[inline]
     fn get_to_change<R>(
         &self,
@@ -176,7 +176,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Returns a link to the record of a key, which is locked for reading; `None` if there is no such record.
+    /// Locks a key for reading, and returns a link to its record; `None` if there is no such record.
     ///
     /// # Errors
     /// As [`Access::get`].

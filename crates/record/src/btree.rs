@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `search`, `glance`, `get`, `scan` | goes down the tree; reads an inner page without its latch; reads one record; reads record after record |
-//! | `neighbour` | from one leaf to the next, in either direction |
+//! | `neighbour` | goes from one leaf to the next, in either direction |
 //! | `change`, `insert` | puts and deletes records, also in a hash file; the code for a leaf |
 //! | `update`, `part` | changes a value by a function; changes a part of a value in place, also in a hash file |
 //! | `ghosts`, `long_value` | makes room on a leaf; values too long for a leaf |

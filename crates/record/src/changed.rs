@@ -320,7 +320,8 @@ impl ShortBody<'_> {
 mod tests {
     use super::*;
 
-    /// Calls `check` with changes in which each number has its bounds, with each relation of the parts' lengths.
+    /// Calls `check` with changes whose numbers are the smallest and largest of each size, and whose parts have many
+    /// combinations of lengths.
     fn changes(check: &mut dyn FnMut(Changed<'_, '_>)) {
         let bytes: Vec<u8> = (0..600_u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
         const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 7, 8, 9, 16, 17, 100, 300];
@@ -332,8 +333,8 @@ mod tests {
         let mut nth = 0_usize;
         for [key, cut, put] in triples {
             for page in pages {
-                // The values of the other numbers alternate. Their steps have no common divisor with the counts of
-                // values.
+                // The other numbers take their values in turn. Each has five values, and five has no common divisor
+                // with the counts of pages and lengths, so the combinations vary.
                 nth += 1;
                 check(Changed {
                     page,
@@ -368,7 +369,8 @@ mod tests {
             let body = changed.to_vec();
             let lengths = (0..body.len()).filter(|length| *length < 2 * BODY_HEAD_MAX || length % 61 == 0);
             for length in lengths {
-                // The body states no length of a part if the record's length is sufficient.
+                // A body does not state the lengths of its parts if they follow from the record's length. So a shorter
+                // body may be valid, too.
                 if let Ok(read) = Changed::read(&body[..length]) {
                     assert!(read.cut.len() + read.put.len() < changed.cut.len() + changed.put.len(), "{changed:?}");
                     assert_eq!((read.page, read.slot, read.key), (changed.page, changed.slot, changed.key));

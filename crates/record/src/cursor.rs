@@ -3,7 +3,7 @@
 //! A [`Walk`] goes from record to record. The [`Cursor`] that has the walk notes its position: no position yet, on a
 //! record, below all records, or above all records. A call that fails or finds no record does not move the cursor, with
 //! two exceptions: if they find no record, [`Cursor::next`] moves the cursor above all records, and [`Cursor::prev`]
-//! below all records.
+//! moves it below all records.
 
 use rio::planted;
 

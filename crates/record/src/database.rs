@@ -124,19 +124,19 @@ pub struct Database {
     tail_hint: AtomicU32,
     /// Whether the root of a B-tree was its only leaf when this process last latched the root.
     root_is_leaf: AtomicBool,
-    /// The last leaf of a B-tree, where this process last added a key at its end; zero if it did not.
+    /// The last leaf of a B-tree, if this process has added a key at the tree's end lately; otherwise zero.
     last_leaf: AtomicU32,
-    /// The first bytes of the keys that the last leaf may have, as [`key_start`].
+    /// The beginning of the last leaf's lower bound, as [`key_start`] returns it.
     last_leaf_start: AtomicU64,
-    /// Pages this process has seen unlinked and not yet freed.
+    /// Pages that this process has found to be unlinked and not yet freed.
     unlinked: Mutex<Vec<Unlinked>>,
-    /// Empty leaves that stay in the tree because they are the first children of their parents, with their LSNs when
-    /// this was found.
+    /// Empty leaves that stay in the tree because they are the first children of their parents, each with its LSN at
+    /// the time when this was found.
     staying: Mutex<HashMap<u32, Lsn>>,
 }
 
-/// Returns the first eight bytes of a key as a number, which orders as the keys do; a shorter key is filled up with
-/// zeros.
+/// Returns the first eight bytes of a key as a number. The order of the numbers is the order of the keys. A shorter key
+/// is filled up with zeros.
 #[inline]
 fn key_start(key: &[u8]) -> u64 {
     let eight = key.first_chunk().copied().unwrap_or_else(|| {
@@ -292,7 +292,7 @@ impl Database {
         self.geometry.as_deref()
     }
 
-    /// Returns whether the database has indices. The caller has entered the database for writing.
+    /// Returns whether the database has indices. The caller has locked the database for writing.
     #[inline]
     pub(crate) fn has_indices(&self) -> bool {
         // Relaxed: the storing session held the same lock as the caller.
@@ -330,12 +330,13 @@ impl Database {
         }
     }
 
-    /// Returns the last leaf of a B-tree, if keys were added at its end lately and it may have the key.
+    /// Returns the last leaf of a B-tree, if keys were added at the tree's end lately and the leaf may have the key.
     #[inline]
     pub(crate) fn last_leaf_for(&self, key: &[u8]) -> Option<u32> {
         // Relaxed: hints. Their user checks the page.
         let number = self.last_leaf.load(Ordering::Relaxed);
-        // Not with an equal start: where all keys begin with the same bytes, each change would latch the last leaf.
+        // An equal beginning is not enough: if all keys begin with the same bytes, each change would latch the last
+        // leaf.
         let may_have = number != 0 && key_start(key) > self.last_leaf_start.load(Ordering::Relaxed);
         may_have.then_some(number)
     }

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_order_as_their_keys_and_then_as_their_values() {
+    fn entries_are_in_the_order_of_their_keys_and_then_of_their_values() {
         let bytes = [0, 1, 97, 255];
         let mut keys = vec![vec![]];
         for length in 0..3 {

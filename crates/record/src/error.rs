@@ -64,7 +64,7 @@ pub enum Error {
         /// The longest value, in bytes.
         limit: u64,
     },
-    /// A record of another length than the file's.
+    /// A record whose length differs from the length of the file's records.
     #[error("a record of {bytes} bytes cannot be stored: all records of {database} have {expected} bytes; nothing was changed; give a record of {expected} bytes")]
     RecordLength {
         /// The database.

@@ -15,7 +15,8 @@ use crate::file_header::{found, read_header, unsuitable, FoundFile};
 use crate::{Error, Result};
 
 /// Returns every usable database file in the environment's directory, as its header describes it. Warns of an unusable
-/// file, which makes only its own database unusable. Of two files with the same number, the first by name is used.
+/// file, which makes only its own database unusable. If two files have the same number, the file whose name comes first
+/// is used.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -56,7 +57,7 @@ pub fn find_file(directory: &dyn Directory, name: &str, environment: &[u8; 16]) 
 }
 
 pub(crate) fn copied(other: &FileInfo) -> String {
-    format!("it has the same number as {}; one is a copy of the other: move it away", other.file_name())
+    format!("it has the same number as {}; one of the two files is a copy: move the copy away", other.file_name())
 }
 
 /// Returns the files of all databases that are in the register and not dropped.
@@ -95,7 +96,7 @@ pub fn entry_of(info: &FileInfo) -> RegistryEntry {
 /// The disk refused. The call can be repeated.
 pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Restored> {
     let restored = libtp_buffer::restore_torn(directory, *environment, &mut |id| {
-        // A number without an entry may be a database whose entry is damaged and whose file is missing.
+        // A number without an entry may belong to a database whose entry is damaged and whose file is missing.
         let Some(entry) = registry.entry(id)? else { return Ok(Home::FileMissing) };
         if entry.is_dropped {
             return Ok(Home::Dropped);
@@ -178,8 +179,8 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
     }
     // The drop is logged first, so that the log has it even if the register is damaged.
     let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), new_name: None };
-    // The register has room for the entry now. Otherwise the drop could be logged and not entered, and would be done
-    // later, on a file that has been restored since.
+    // The register writes the present entry first, to make sure that it has room. Otherwise the drop could be logged
+    // and not entered. A later restart would then do the drop, perhaps on a file that has been restored since.
     registry.write(&entry)?;
     managers.log_given_up(txn.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };

@@ -1,11 +1,11 @@
 //! The indices of a database: a list of files in its meta page.
 //!
 //! Paper: none; LIBTP leaves indices to the program (5.2, where an index is one more file that each transaction
-//! changes). A writer must update the database's indices, so it must know the list. Reading the list for every
-//! record would be too slow. The list changes only under a lock on the whole database, `X`. A writer holds the database
-//! in `IX` until its transaction ends. A session may keep this lock for its next transaction (`lock/kept.rs`), but not
-//! when another session takes `X`. So a process reads the list when it *really* takes the lock, and relies on its copy
-//! from then on.
+//! changes). A writer must update the database's indices, so it must know the list. Reading the list for every record
+//! would be too slow. The list changes only under the lock `X` on the whole database. A writer holds the database in
+//! `IX` until its transaction ends. A session may keep this lock for its next transaction (`lock/kept.rs`), and loses
+//! it when another session takes `X`. So a process reads the list only when a session takes the lock in the lock table.
+//! While a session has the lock or has kept it, the process relies on its copy.
 //!
 //! Each file in the list has the LSN of the log record that listed it. A snapshot that does not see that log record
 //! gets [`Listed::Later`], and its caller refuses the index instead of finding no records.
@@ -61,7 +61,7 @@ body! {
 body! {
     /// The bytes after [`IndexList`]. Log records of older builds do not have them.
     Since, 16 {
-        /// 00: the LSN since which the file is listed. Zero for this record's own LSN.
+        /// 00: the LSN since which the file is listed; zero means the LSN of this log record.
         now: U64,
         /// 08: the LSN that the slot had before.
         before: U64,
@@ -106,7 +106,7 @@ fn since_in(rest: &[u8]) -> Since {
 fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
     pages::undo::undo(change, logged, read::<IndexList>, |pages, (record, rest)| {
         let back = IndexList { before: record.after, after: record.before, ..*record };
-        // An index whose removal is undone was listed all the time, so snapshots still find it.
+        // An index whose removal is undone was listed all the time, so it gets its old LSN, and snapshots find it.
         let since = Since { now: since_in(rest).before, before: 0.into() };
         let body = [back.as_bytes(), since.as_bytes()].concat();
         pages.reserve_undo(pages.page_bytes()?, BODY_BYTES)?;
@@ -186,8 +186,8 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Lists a file, or removes it from the list. First locks the whole database, which waits until no other
-    /// transaction writes to it.
+    /// Lists a file, or removes it from the list. First locks the whole database: the call waits until no other
+    /// transaction uses the database.
     ///
     /// # Errors
     /// As [`Access::put`]; [`Error::Unsuitable`] if the list is full.

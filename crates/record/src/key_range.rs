@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 /// A key. Up to 16 bytes need no allocation.
 pub type ShortKey = SmallVec<[u8; 16]>;
 
-/// The keys from `low`, inclusive, up to `high`, exclusive, or to the end without `high`. The default is all keys.
+/// The keys from `low` (inclusive) to `high` (exclusive). A range without `high` has no upper bound. The default is all
+/// keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
     low: ShortKey,
@@ -40,7 +41,7 @@ impl KeyRange {
         KeyRange { low, high }
     }
 
-    /// As [`KeyRange::between`], written `a..b`.
+    /// Returns the keys in a range of Rust, as `a..b`.
     pub fn of<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> KeyRange {
         KeyRange::between(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref))
     }

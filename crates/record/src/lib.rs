@@ -1,8 +1,8 @@
 //! Record Manager: records in files of pages, by key (B-tree, hash) or by number (recno), under transactions.
 //!
 //! Paper: LIBTP 3.2.6 and 4.4: the access routines of db(3), which call the log, lock and buffer managers. They define
-//! a collection of log-record types with their redo and undo, which is [`record_types`]. The transaction manager knows
-//! nothing else of this crate.
+//! the log-record types with their redo and undo ([`record_types`]). The transaction manager knows nothing else of this
+//! crate.
 //!
 //! | file | contents |
 //! |---|---|

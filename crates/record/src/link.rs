@@ -3,8 +3,8 @@
 //! OO1 (Cattell and Skeen 1992) follows connections between parts. For records by number, the number is a lasting
 //! address of the record. A record of a B-tree or a hash file has no lasting address: splits and changes of length move
 //! it. So a link has the record's place and the hash of its key, which is also the name of the record's lock. A record
-//! on that page whose key has that hash is the linked record. Otherwise the record has moved or was deleted, and the
-//! caller searches for the key (docs/design/0010-links.md).
+//! on that page whose key has that hash is taken for the linked record. Otherwise the record has moved or was deleted,
+//! and the caller searches for the key (docs/design/0010-links.md).
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -56,7 +56,7 @@ impl Link {
     }
 }
 
-/// Returns the slot of a page whose key has this hash. The slot is usually `was`, or near it.
+/// Returns the slot of a page whose key has this hash. Slot `was` is tried first, then the slots near it.
 fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
     let is_it = |slot: &usize| hash_of(node.key(*slot)) == hash;
     let count = node.count();
@@ -68,8 +68,8 @@ impl Access<'_> {
     /// Reads the linked record under a shared lock, and passes its key and value to `read`. Returns `None` if the
     /// record was deleted or has moved; the caller can search for its key.
     ///
-    /// The page is latched while `read` runs: `read` may copy or inspect the record, and calls no other function of the
-    /// library (PROTOCOLS D12).
+    /// The page may be latched while `read` runs: `read` may copy or inspect the record, and calls no other function of
+    /// the library (PROTOCOLS D12).
     ///
     /// # Errors
     /// Locks or pages failed.

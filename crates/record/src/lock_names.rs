@@ -1,8 +1,8 @@
 //! The names of the lock manager's objects: databases, pages, records, and the gaps below them.
 //!
 //! Paper: LIBTP 3.2.3, where an object is a file and a page. PROTOCOLS K1 and K2: a key names two objects, its record
-//! and the gap below it. There is one more gap, above the last key. The name of a key's lock has the hash of the key,
-//! which is part of the file format.
+//! and the gap below it. There is one more gap, above the last key. The name of a key's lock contains the key's hash.
+//! The hash function is part of the file format.
 
 use libtp_buffer::FileId;
 use libtp_lock::LockName;
@@ -22,8 +22,8 @@ pub const KIND_GAP: u32 = 4;
 /// memory.
 pub const KIND_APPLICATION: u32 = 6;
 
-/// [`LockName::kind`] of the lock of the session that puts the plain files of commits in their places. There is one
-/// such lock.
+/// [`LockName::kind`] of the lock of the session that puts the plain files of committed transactions in their places.
+/// There is one such lock.
 pub const KIND_PLAIN_FILES: u32 = 7;
 
 /// [`LockName::kind`] of the name of a database, by its hash. A session holds this lock while it drops or renames the
@@ -34,8 +34,8 @@ pub const KIND_NAME: u32 = 8;
 /// shared. A session that drops or renames a file holds it exclusively.
 pub const KIND_FILES: u32 = 9;
 
-/// The hash of the gap above the last key. If a key has the same hash, its transactions wait more often, and nothing
-/// else goes wrong.
+/// The hash of the gap above the last key. If a key has the same hash, the transactions that lock the key wait more
+/// often, and nothing else goes wrong.
 const END: u64 = u64::MAX;
 
 /// Returns the name of a database's lock.

@@ -54,7 +54,7 @@ impl Purpose {
     }
 }
 
-/// The number of locks from which on a transaction tries to lock whole databases instead.
+/// A transaction with at least this number of locks tries to lock whole databases instead.
 const ESCALATE_FROM: u32 = 100_000;
 /// The number of further locks after which a transaction tries again to lock the whole database.
 const ESCALATE_EVERY: u32 = 8192;
@@ -157,7 +157,7 @@ impl<'a> Access<'a> {
         Ok(Some(self.database.lock_granularity()))
     }
 
-    /// Returns whether it is time to try to lock the whole database. Checks this only at some of the calls: a late
+    /// Returns whether it is time to try to lock the whole database. Many calls of a transaction do not ask: a late
     /// escalation does no harm.
     fn holds_very_many_locks(&self) -> bool {
         let change = &self.pages.change;
@@ -183,7 +183,7 @@ impl<'a> Access<'a> {
         Ok(true)
     }
 
-    /// Takes a lock, and waits for it. The session holds no latch.
+    /// Takes a lock. Waits while other transactions have it. The session holds no latch.
     #[inline]
     pub(crate) fn lock(&self, name: LockName, mode: Mode) -> Result<()> {
         if name.kind == lock_names::KIND_RECORD && planted("record: records not locked") {
@@ -236,8 +236,8 @@ impl<'a> Access<'a> {
         tried(change.managers.locks.instant(self.pages.session(), change.txn.locker(), name, mode, Wait::No))
     }
 
-    /// Waits until a gap may be entered, and keeps its lock. Without this lock, other scans could lock the gap again
-    /// and again before this insertion. The session holds no latch.
+    /// Waits until a gap may be entered, and keeps the gap's lock. Without this lock, other scans could lock the gap
+    /// again and again before this insertion. The session holds no latch.
     pub(crate) fn wait_for_gap(&self, gap: LockName) -> Result<()> {
         self.lock(gap, Mode::IX)
     }
@@ -249,37 +249,37 @@ impl<'a> Access<'a> {
         change.managers.locks.holds(self.pages.session(), change.txn.locker(), name)
     }
 
-    /// Whether no locker holds the object or waits for it. The session may hold latches.
+    /// Returns whether no locker holds the object or waits for it. The session may hold latches.
     #[inline]
     pub(crate) fn is_free(&self, name: LockName) -> bool {
         self.pages.change.managers.locks.is_free(self.pages.session(), name)
     }
 
-    /// Refuses a call for records by key on another file.
+    /// Refuses a call for records by key if the file is neither a B-tree nor a hash file.
     #[inline]
     pub(crate) fn check_keyed(&self) -> Result<()> {
         self.check(matches!(self.database.method(), Method::Btree | Method::Hash), "btree")
     }
 
-    /// Refuses a call for a B-tree on another file.
+    /// Refuses a call for a B-tree if the file is no B-tree.
     #[inline]
     pub(crate) fn check_btree(&self) -> Result<()> {
         self.check(self.database.method() == Method::Btree, "btree")
     }
 
-    /// Refuses a call for a hash file on another file.
+    /// Refuses a call for a hash file if the file is no hash file.
     #[inline]
     pub(crate) fn check_hash(&self) -> Result<()> {
         self.check(self.database.method() == Method::Hash, "hash")
     }
 
-    /// Refuses a call for a recno file on another file.
+    /// Refuses a call for a recno file if the file is no recno file.
     #[inline]
     pub(crate) fn check_recno(&self) -> Result<()> {
         self.check(matches!(self.database.method(), Method::Recno { .. }), "recno")
     }
 
-    /// Refuses a call for pages on another file.
+    /// Refuses a call for pages if the file does not have the method `pages`.
     #[inline]
     pub(crate) fn check_paged(&self) -> Result<()> {
         self.check(self.database.method() == Method::Pages, "pages")

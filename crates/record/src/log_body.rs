@@ -1,7 +1,7 @@
 //! The layout of a log record's body: a little-endian struct, then the bytes whose lengths the struct states.
 //!
-//! The struct begins with the packed identifier of the first page that the record changes. The struct has only the
-//! numbers of other pages of the same file; zero is no page.
+//! The struct begins with the packed identifier of the first page that the record changes. Other fields name a page of
+//! the same file by its page number alone; zero means no page.
 
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};

@@ -43,8 +43,8 @@ impl Access<'_> {
         }
     }
 
-    /// Reads some keys, from the first on, and returns the number of keys read. `get` gets the key's index and leaf, or
-    /// `None` if it may wait, and returns whether it has read the key.
+    /// Reads the first of some keys, and returns the number of keys that it has read. `get` takes a key's index and
+    /// leaf, and returns whether it has read the key. `None` instead of a leaf permits `get` to wait.
     fn read_first(
         &self,
         keys: &[&[u8]],

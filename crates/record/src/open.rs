@@ -36,11 +36,11 @@ use crate::{Error, Result};
 
 pub use crate::file_header::{FILE_VERSION, FILE_VERSION_PLAIN, LIST};
 
-/// The byte of the file, far after all pages, that the process which makes the file locks. That process also locks the
-/// byte whose offset is [`MAKERS`] plus its own number.
+/// The process that makes the file locks the byte at this offset, which is far after all pages. It also locks the byte
+/// whose offset is [`MAKERS`] plus the process's number.
 const LOCK_BYTE: u64 = 1 << 62;
 const MAKERS: u64 = 1 << 60;
-/// The pause between two checks whether the file is made.
+/// The pause between two attempts to lock the file that another process makes.
 const MOMENT: Duration = Duration::from_millis(1);
 /// Suffix of a file's name until the file is finished.
 const UNFINISHED: &str = ".new";
@@ -55,7 +55,7 @@ pub struct OpenSettings {
     pub page_bytes: Option<u32>,
     /// The settings of a separate buffer pool for the pages of the file, if no session has registered the file yet.
     pub own_pool: Option<PoolSettings>,
-    /// The longest wait for a transaction that drops or renames a database of that name; `None` for no limit.
+    /// The longest wait for a session that drops or renames the database; `None` for no limit.
     pub wait: Option<Wait>,
 }
 
@@ -109,7 +109,7 @@ pub fn open(
     Ok(Some(database.with_key_format(found.key_format)))
 }
 
-/// Runs `work` while no other session can drop or rename a database of that name. The session runs no transaction.
+/// Runs `work` while no other session can drop or rename the database `name`. The session runs no transaction.
 fn with_name<T>(
     managers: &Managers,
     txn: &TxnSession,
@@ -126,7 +126,8 @@ fn with_name<T>(
     done
 }
 
-/// Returns a file that is registered with the buffer manager and still has its name.
+/// Returns the file that the buffer manager has registered under a name, if the directory has the same file under this
+/// name.
 fn registered_file(managers: &Managers, directory: &dyn Directory, name: &str) -> Result<Option<FoundFile>> {
     let Some(info) = managers.buffers.file_by_name(name) else { return Ok(None) };
     match find_file(directory, name, &environment_id(managers)) {
@@ -241,8 +242,8 @@ struct Making {
     key_format: KeyFormat,
 }
 
-/// Makes the file under its unfinished name, while it holds a lock on that file, and then renames the file. Another
-/// process may have made the file meanwhile.
+/// Makes the file under its unfinished name, and then renames it. The process holds a lock on the file meanwhile. Does
+/// nothing if another process has made the file first.
 fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
     let page_bytes = making.page_bytes;
     if !is_page_size(page_bytes) {
@@ -354,8 +355,8 @@ fn format(managers: &Managers, txn: &TxnSession, file: FileId, method: Method) -
         return Ok(());
     }
     if !root.lsn().is_none() {
-        // The log has a record of a file's first page only after the record of its meta page.
-        return Err(pages.corrupt(META_PAGE, "it is empty, and the page behind it is not"));
+        // The log's first record of the file is the record of its meta page, so no later page has a record without it.
+        return Err(pages.corrupt(META_PAGE, "it is empty, and the page after it is not"));
     }
     failpoint("create: root and meta latched");
     if method == Method::Hash {

@@ -39,8 +39,8 @@ impl Order for Descending {
     }
 
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
-        // Every byte is inverted. A key must come after all keys of which it is a prefix, so the end of a key is 255
-        // twice. A zero byte of the key, inverted to 255, is followed by a 0 to distinguish it from the end.
+        // Every byte is inverted. A key must come after all keys of which it is a prefix, so two bytes of 255 end a
+        // key. A zero byte of the key, inverted to 255, is followed by a 0 to distinguish it from the end.
         for &byte in key {
             encoded.push(!byte);
             if byte == 0 {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_keys_order_as_the_program_wants() {
+    fn encoded_keys_have_the_order_that_the_program_wants() {
         let keys = short_keys();
         assert_orders(&Descending, |a, b| b.cmp(a), &keys);
         assert_orders(&AsciiCaseless, |a, b| a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()), &keys);
@@ -225,7 +225,7 @@ mod tests {
         let name = OrderName::new("descending").unwrap();
         let (bytes, length) = name.bytes();
         assert_eq!(OrderName::of_file(bytes, length), Some(name));
-        assert_eq!(OrderName::of_file(bytes, 3), None, "bytes behind the name");
+        assert_eq!(OrderName::of_file(bytes, 3), None, "bytes after the name");
         assert!(OrderName::new("").is_none() && OrderName::new(&"x".repeat(65)).is_none());
     }
 }

@@ -27,7 +27,7 @@ pub mod slotted;
 pub enum PageKind {
     /// Page 0: the file's static header.
     FileHeader = 1,
-    /// Page 1: facts about the whole file that change.
+    /// Page 1: the fields of the whole file that change.
     Meta = 2,
     /// A page of a B-tree. Its level shows whether it is a leaf.
     Btree = 3,

@@ -34,15 +34,15 @@ pub fn set_level(page: &mut [u8], level: u8) {
     page[LEVEL_AT] = level;
 }
 
-/// Returns whether the page was never made, so that its bytes are zeros. If a session died while it made the page, the redo of
-/// its change stores the same bytes again.
+/// Returns whether the page was never made, so that its bytes are zeros. If a session died while it made the page, the
+/// redo of its change stores the same bytes again.
 #[inline]
 pub fn is_blank(page: &PageMut<'_, '_>) -> bool {
     page.lsn() == Lsn::NONE
 }
 
-/// Makes the bytes a new page: a header, and zeros. The page keeps its LSN until the change is complete: by the LSN a
-/// repetition of the change after a death sees that the page was used before ([`is_blank`]).
+/// Makes the bytes a new page: a header, and zeros. The page keeps its LSN until the change is complete. If the session
+/// dies before, the change is repeated, and the LSN shows whether the page was used before ([`is_blank`]).
 pub fn make_new(page: &mut [u8], file: u32, number: u32, kind: u8, level: u8) {
     let mut header = PageHeader::new(PageId::new(FileId::new(file), PageNo::new(number)), kind, level);
     header.page_lsn = PageHeader::of(page).page_lsn;

@@ -61,8 +61,9 @@ impl<'a> Pages<'a> {
         self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level), is_far)
     }
 
-    /// Returns a page, to be read without its latch, if this process may do that: where the kernel passes barriers to
-    /// it, a session that frees pages sees that this session is in the tree (PROTOCOLS T2).
+    /// Returns a page, to be read without its latch, if this process may read pages without latches. It may if the
+    /// kernel passes barriers to it: then a session that frees pages sees that this session is in the tree (PROTOCOLS
+    /// T2).
     #[inline(always)]
     pub(crate) fn glance(&self, page: u32) -> Option<Glance<'a>> {
         debug_assert!(self.session().is_in_tree(), "pages are read without their latches inside a visit only");
@@ -145,8 +146,8 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Checks the numbers of pages that will be latched together: all must differ, and none may be the meta page.
-    /// Otherwise the session could wait for a latch that it holds itself. Zero is no page.
+    /// Checks the numbers of pages that will be latched together: all must differ, and no number may be the meta
+    /// page's. Otherwise the session could wait for a latch that it holds itself. Zero is no page.
     ///
     /// # Errors
     /// [`Error::Corrupt`] names the page.
@@ -206,8 +207,8 @@ impl<'a> Pages<'a> {
     }
 
     /// Enters the tree, so that no page seen from now on is reused for another purpose (PROTOCOLS T2). A session that
-    /// waits for a lock leaves the tree first, and begins again after the wait. Otherwise it would delay the freeing of
-    /// every page that is unlinked meanwhile, and the neighbours of such pages could not be unlinked.
+    /// waits for a lock leaves the tree first, and begins again after the wait. Otherwise the session would delay the
+    /// freeing of every page that is unlinked meanwhile, and the neighbours of these pages could not be unlinked.
     #[inline]
     pub(crate) fn visit(&self) -> Visit<'a> {
         self.session().enter_tree();

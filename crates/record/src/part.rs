@@ -1,4 +1,4 @@
-//! A change of a part of a value that is described by data, not by a function.
+//! A change of a part of a value. Data describe the change, not a function of the program.
 //!
 //! Paper: none; LIBTP's programs read a record, change it and put it back. A session that changes a value by a function
 //! of the program latches the record's page twice, because no such function runs under a latch (PROTOCOLS D12). A
@@ -17,7 +17,7 @@ pub trait Part: Copy + sealed::Sealed {
     /// Returns the number of the part's bytes.
     fn count(self) -> usize;
 
-    /// Returns the new bytes for the old bytes, which have the same length, and the answer.
+    /// Returns the new bytes and the answer to the caller. The new bytes have the length of the old bytes.
     fn change(self, old: &[u8]) -> (Self::Bytes, Self::Told);
 
     /// Returns the old bytes: the part of a value from `offset` on.

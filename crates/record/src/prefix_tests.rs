@@ -1,9 +1,9 @@
 //! Redo after a death between any two bytes: tests of the log records whose redo stores without before-images.
 //!
 //! Such a redo may begin on a page that already has some of its stores. So it must find the place of each store by
-//! bytes that it does not change. The tests use each kind of such log records: an update in place, its compensation and
-//! the cell of an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each is
-//! redone from every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo.
+//! bytes that it does not change. The tests use one log record of each such kind: an update in place, its compensation
+//! and the cell of an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each
+//! is redone from every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo.
 //! Rollback undoes stores with before-images, so no prefix has such a store.
 
 use crate::btree::encode::{self, After};
@@ -37,8 +37,8 @@ fn after_death(page: &[u8], stored: &[(usize, u8)]) -> Vec<u8> {
     left
 }
 
-/// Checks the redo of a log record from every prefix, and then again from every prefix. Returns the number of bytes
-/// stored without before-images.
+/// Checks the redo of a log record after every prefix of its stores, and a second redo after every prefix of the first
+/// redo's stores. Returns the number of bytes stored without before-images.
 fn check_prefixes(page: &[u8], redo: Redo, body: &[u8]) -> usize {
     let (done, at_once, list) = redone(page, redo, body);
     done.unwrap();
@@ -122,7 +122,7 @@ fn insertions_are_repeated_from_every_prefix() {
     let redone = |page: &mut Vec<u8>, redo: Redo, body: &[u8]| {
         redo(&mut PageMut::detached(page), 0, Lsn::new(64), body).unwrap();
     };
-    // A record that grows leaves its old cell.
+    // When a record grows, its old cell becomes garbage.
     let node = Node::over(&page).unwrap();
     let slot = (0..node.count()).max_by_key(|slot| node.record(*slot).unwrap().stored.len()).unwrap();
     let (record, key) = (node.record(slot).unwrap(), node.key(slot).to_vec());

@@ -1,9 +1,9 @@
 //! Salvage: the readable records of a partly damaged database file, without its environment.
 //!
-//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page with records has the whole keys of its records and
-//! states its own kind. So salvage follows no links between pages: it reads all pages one after the other. It reports a
-//! page with a wrong checksum as lost, and returns the records of the other pages. A long value is lost if one of its
-//! pages is lost.
+//! Not in the paper; the model is Berkeley DB's `db_dump -r`. Every page with records has the whole keys of its records
+//! and states its own kind. So salvage follows no links between pages: it reads all pages one after the other. It
+//! reports a page with a wrong checksum as lost, and returns the records of the other pages. A long value is lost if
+//! one of its pages is lost.
 //!
 //! No process may change the file meanwhile. The file has the pages as they were written back. After a crash it may
 //! lack the last commits, and may have changes of transactions that did not commit: salvage does not read the log.
@@ -131,9 +131,8 @@ impl DamagedFile {
         &self.key_format
     }
 
-    /// Passes every readable record to `take`, in arbitrary order. Passes the number of bytes read and of all bytes to
-    /// `watch`.
-    /// Returns the lost pages and the lost long values.
+    /// Passes every readable record to `take`, in arbitrary order. Passes the number of bytes read so far and the
+    /// number of all bytes to `watch`. Returns the lost pages and the lost long values.
     ///
     /// # Errors
     /// Any error of `take`; [`Error::Io`] where the disk refuses.

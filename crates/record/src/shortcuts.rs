@@ -47,7 +47,7 @@ impl Name<'_> {
             Name::Key(key) => key_hash(key),
             Name::Slot { page, slot } => key_hash(&(page << 16 ^ slot as u64).to_le_bytes()),
         };
-        // Never zero, which stands for no name.
+        // The hash is never zero, because zero means no name.
         (hash ^ u64::from(file.raw())) | 1
     }
 }

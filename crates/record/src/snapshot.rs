@@ -147,7 +147,7 @@ impl<'a> SnapshotAccess<'a> {
         is_seen
     }
 
-    /// Checks that an absent version was not removed from the page. Otherwise the snapshot is too old.
+    /// Checks that no version that the snapshot needs was removed from the page. Otherwise the snapshot is too old.
     fn check_removed(&self, deleter: Lsn) -> Result<()> {
         if deleter < self.view().horizon() || planted("snapshot: a removed version counts as absent") {
             return Ok(());
@@ -203,9 +203,9 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// Returns a shortcut: a version older than `newest` that a writer has left in memory. It was current after the
-    /// view was taken, so the shown version is this or an older version. (The check uses `taken_at`, not the view's
-    /// `lsn`: the view ends earlier if the log was not yet on disk, and a version between the two LSNs may have been
-    /// undone since.)
+    /// view was taken, so the shown version is this version or an older version. (The check uses `taken_at`, not the
+    /// view's `lsn`: the view ends earlier if the log was not yet on disk, and a version between the two LSNs may have
+    /// been undone since.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
         let is_early = planted("snapshot: a shortcut older than the snapshot is used");

@@ -1,9 +1,9 @@
-//! Tests of leaves that share with their left neighbours before they split.
+//! Tests of leaves that share their records with their left neighbours before they split.
 //!
-//! Possible bugs: leaves are not fuller; moved records are lost or exist twice; an abort, a snapshot or a restart does
-//! not find them; merged pages are lost; threads that split and merge concurrently block each other for ever. The
-//! cases: random keys, compared with the same keys in a plain tree; keys in order; aborted transactions; threads of two
-//! processes; restarts from the log only.
+//! Possible bugs: leaves are not fuller than in a plain tree; moved records are lost or exist twice; an abort, a
+//! snapshot or a restart does not find the moved records; merged pages are lost; threads that split and merge
+//! concurrently block each other for ever. The cases: random keys, compared with the same keys in a plain tree; keys in
+//! order; aborted transactions; threads of two processes; restarts from the log only.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -119,7 +119,7 @@ fn no_leaf_has_only_one_of_several_large_records() {
             leaves(&world, &txn, &database)
         });
         assert!(dense.len() * 100 < plain.len() * 95, "{value_bytes}: {} leaves, not {}", dense.len(), plain.len());
-        // The first and the last leaf do not share.
+        // The first and the last leaf do not share records.
         let alone = dense[1..dense.len() - 1].iter().filter(|&&count| count == 1).count();
         assert_eq!(alone, 0, "{value_bytes}: leaves with one record, of {}", dense.len());
     }

@@ -1,6 +1,6 @@
 //! Tests of loads: sorted records fill an empty tree.
 //!
-//! Possible bugs: a page has one cell too many or a wrong fence, an error that only keys of different lengths show; an
+//! Possible bugs: a page has one cell too many or a wrong fence (only keys of different lengths show this); an
 //! interrupted load leaves unreachable pages, or a part of the records; a reader without locks sees a part of a load.
 //! The cases: numbers of records from zero to three levels, several fill percentages, keys and values at their limits;
 //! loads that are interrupted, or aborted after their end; restarts from the log only; snapshots from before and during
@@ -48,7 +48,7 @@ fn numbered(count: u64, value_bytes: usize) -> Model {
     (0..count).map(|at| (format!("key/{at:09}").into_bytes(), vec![at.to_le_bytes()[0]; value_bytes])).collect()
 }
 
-/// Returns records with keys of all lengths, many of which have the same beginning, and values of up to three pages.
+/// Returns records with keys of all lengths and values of up to three pages. Many keys have the same beginning.
 fn ragged(random: &mut Random, count: u64, limit: usize, page_bytes: usize) -> Model {
     let mut model = Model::new();
     for _ in 0..count {
@@ -139,7 +139,7 @@ fn inner_pages_have_two_children_even_with_a_small_fill() {
 }
 
 #[test]
-fn of_equal_keys_the_last_record_counts_and_no_pages_of_long_values_are_lost() {
+fn the_last_of_several_equal_keys_is_loaded_and_no_pages_of_long_values_are_lost() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
     let txn = world.join();

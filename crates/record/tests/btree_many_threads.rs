@@ -118,7 +118,7 @@ fn bank(granularity: Granularity) {
                 scope.spawn(move || {
                     let txn = world.join();
                     let mut random = Random(thread + 5);
-                    // The summing threads may need more time than the moving ones.
+                    // The summing threads may need more time than the moving threads.
                     let mut moved = 0;
                     while moved < 500 || (sums.load(Ordering::Relaxed) == 0 && moved < 50_000) {
                         moved += 1;

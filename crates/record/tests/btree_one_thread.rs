@@ -276,7 +276,8 @@ fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
     world.run(&txn, &database, |access| {
         (0..20_000).for_each(|number| access.put(&key(number), &[7; 100]).unwrap());
     });
-    // A session stays in the tree. So no unlinked page becomes free, and its neighbours cannot be unlinked.
+    // A session stays in the tree. So no unlinked page becomes free, and the neighbours of an unlinked page cannot be
+    // unlinked.
     other.session().enter_tree();
     for chunk in 0..19 {
         world.run(&txn, &database, |access| {

@@ -18,7 +18,7 @@ use world::{Place, Random, World};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn key(number: u64) -> Vec<u8> {
-    // Keys of different lengths; some are the beginning of others.
+    // Keys of different lengths; some keys are the beginning of other keys.
     format!("{:03}{}", number / 3, "x".repeat(usize::try_from(number % 3).unwrap() * 7)).into_bytes()
 }
 
@@ -83,7 +83,7 @@ fn settle(world: &World, txn: &TxnSession) {
     log.force(txn.session(), log.tail().minus(8)).unwrap();
 }
 
-/// Returns the number of pairs of a range below a key, and the keys of the two pairs from there on.
+/// Returns the number of pairs of a range that are below the key `sought`, and the keys of the next two pairs.
 fn places<'m>(model: &'m Model, range: &'m KeyRange, sought: &[u8]) -> (usize, [Option<&'m Vec<u8>>; 2]) {
     let below = of_model(model, range).take_while(|(key, _)| &key[..] < sought).count();
     let mut behind = of_model(model, range).skip(below).map(|it| it.0);
@@ -294,8 +294,8 @@ fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_other_sessions_d
                     let txn = if number % 2 == 0 { &one } else { &two };
                     assert!(world.access(txn, &database).delete(&name(number)).unwrap());
                 }
-                // The session that emptied a leaf finds the other's ghosts on it, and the other session does not know
-                // that the leaf has nothing else.
+                // The session that emptied a leaf finds the other session's ghosts on the leaf. The other session does
+                // not know that the leaf has nothing but these ghosts.
                 commit_and_clear(&world, &two, &database);
                 commit_and_clear(&world, &one, &database);
             }

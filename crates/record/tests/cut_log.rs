@@ -20,7 +20,7 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The committed states, by the end of the log at that time.
+/// The committed states, each with the end of the log after its commit.
 struct Story {
     place: Place,
     commits: Vec<(Lsn, Model)>,

@@ -1,4 +1,4 @@
-//! The pages can be rebuilt from the log only: tests the obligations of a record type, for every type in the table.
+//! Tests that the log alone suffices to rebuild the pages, for every record type in the table.
 //!
 //! The same function changes a page at run time and after a crash, but the log record may lack something that the
 //! function needs. So a workload logs records of every type. Then the whole log is applied to pages of zeros, and each

@@ -129,7 +129,7 @@ fn a_reference_to_a_long_value_has_its_sixteen_bytes() {
     assert_eq!(chain.as_bytes(), (1..=16).collect::<Vec<u8>>());
 }
 
-/// Checks that a change has these bytes, and that these bytes are that change.
+/// Checks that a change is written as these bytes, and that these bytes are read as the same change.
 fn has_bytes(changed: &Changed<'_, '_>, bytes: &[u8]) {
     let mut record = RecordBuffer::default();
     changed.write(&mut record);

@@ -165,7 +165,7 @@ fn after_a_scan_to_the_end_no_record_is_added_although_the_file_has_grown() {
         writer.abort(&world.managers).unwrap();
         put.map_err(|error| assert!(matches!(error, Error::Lock(libtp_lock::Error::WouldBlock { .. })), "{error}"))
     };
-    // The put is refused, yet the file has grown: this page is no longer the last.
+    // The put is refused, but the file has grown, so this page is not the last page.
     tries(500).unwrap_err();
     for number in [2, 40, 200, 600] {
         tries(number).unwrap_err();
@@ -180,7 +180,7 @@ fn after_a_scan_to_the_end_no_record_is_added_although_the_file_has_grown() {
 }
 
 #[test]
-fn after_a_waited_append_and_a_scan_to_the_end_no_record_is_appended_behind() {
+fn a_scan_to_the_end_after_an_append_that_waited_prevents_further_appends() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let reader = world.join();
@@ -208,7 +208,7 @@ fn after_a_waited_append_and_a_scan_to_the_end_no_record_is_appended_behind() {
 }
 
 #[test]
-fn a_transaction_that_scanned_to_the_end_and_adds_records_meets_no_phantom_between() {
+fn a_transaction_that_scanned_to_the_end_and_adds_records_meets_no_phantom_before_them() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let (reader, writer) = (world.join(), world.join());
@@ -228,7 +228,7 @@ fn a_transaction_that_scanned_to_the_end_and_adds_records_meets_no_phantom_betwe
     writer.begin(&world.managers);
     assert_eq!(count(impatient(&world, &reader, &database)), 2);
     assert_eq!(impatient(&world, &writer, &database).recno_get(6, |_| ()).unwrap(), None);
-    assert!(impatient(&world, &reader, &database).recno_append(&[4; RECORD]).is_err(), "6 would be passed over");
+    assert!(impatient(&world, &reader, &database).recno_append(&[4; RECORD]).is_err(), "number 6 would be skipped");
     writer.abort(&world.managers).unwrap();
     assert_eq!(impatient(&world, &reader, &database).recno_append(&[4; RECORD]).unwrap(), 6);
     assert_eq!(count(impatient(&world, &reader, &database)), 3);
@@ -236,7 +236,7 @@ fn a_transaction_that_scanned_to_the_end_and_adds_records_meets_no_phantom_betwe
 }
 
 #[test]
-fn an_append_passes_over_a_number_that_another_transaction_looked_up() {
+fn an_append_skips_a_number_that_another_transaction_looked_up() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
     let (reader, writer) = (world.join(), world.join());

@@ -45,7 +45,7 @@ fn work(world: &World, txn: &TxnSession, bank: &Bank, random: &mut Random) {
     world.access(txn, &bank.numbers).recno_append(&[random.next().to_le_bytes()[0]; 40]).unwrap();
 }
 
-/// Makes an environment with a long log, whose files lack the changes in the log, and with one unfinished transaction.
+/// Makes an environment with a long log and one unfinished transaction. Its files lack the changes in the log.
 fn story() -> Place {
     let place = Place::new();
     let world = World::new(&place, LARGE_CACHE);

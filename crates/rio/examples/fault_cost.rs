@@ -4,8 +4,9 @@
 //! measurement, another thread waits for the fault instead.
 //!
 //! Each way does the work of Vista's automatic ranges: the page is copied and made writable, and the store is repeated;
-//! at the end of the transaction its pages are protected again. Prints a column for each number of pages stored to, out
-//! of 50 MB, in microseconds per page. Each number is a median; the ways take turns in the rounds.
+//! at the end of the transaction its pages are protected again. A transaction stores to 1, 16 or 256 pages of 50 MB.
+//! Prints a column for each of these numbers of pages, in microseconds per page. Each result is a median; the ways take
+//! turns in the rounds.
 //!
 //! `cargo run --release -p libtp-rio --example fault_cost [DIRECTORY]`. Linux on x86-64 and aarch64.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation, clippy::undocumented_unsafe_blocks)]
@@ -78,7 +79,7 @@ fn map(file: i32, bytes: usize) -> usize {
     place as usize
 }
 
-/// Returns a descriptor that reports stores to the range, with the features asked for.
+/// Returns a descriptor that reports stores to the range, with these features.
 fn watch(base: usize, features: u64, flags: libc::c_int) -> Result<i32, String> {
     let refused = |call: &str| format!("{call}: {}", std::io::Error::last_os_error());
     let uffd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | flags) } as i32;

@@ -2,9 +2,9 @@
 //!
 //! Eight bytes change at a random place in 50 MB: without a before-image; with a before-image, in the fewest possible
 //! stores; and with a before-image and 3, 6 or 12 reads of a word in the cache. Then five ranges change, as in
-//! debit-credit, where stores must be written back from the cache, in seven ways:
-//! * bare;
-//! * data written back once at the end;
+//! debit-credit, in seven ways to write stores back from the cache:
+//! * nothing is saved or written back;
+//! * nothing is saved, and the data are written back once at the end;
 //! * the log written back for all ranges together, by `clwb`;
 //! * the log written back for all ranges together, by stores around the cache;
 //! * a sum of the data in the cache line of the end, instead of a fence before the end;

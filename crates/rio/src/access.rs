@@ -1,9 +1,10 @@
 //! The permitted users of a region: exactly the users of the directory to which the region belongs.
 //!
-//! Each region belongs to a directory, for example to an environment's. The region's file may be in another directory,
-//! in which every user may make files, and may have a name that other users can guess. So a new region gets the owner,
-//! the group and the rights of the directory to which it belongs. An existing region is used only if its owner may
-//! write that directory, and if no further users may write the region. A symbolic link is not followed.
+//! Each region belongs to a directory, for example to the directory of an environment. The region's file may be in
+//! another directory, in which every user may make files, and may have a name that other users can guess. So a new
+//! region gets the owner, the group and the rights of the directory to which it belongs. An existing region is used
+//! only if its owner may write that directory, and if no further users may write the region. A symbolic link is not
+//! followed.
 //!
 //! Access control lists are ignored.
 
@@ -90,9 +91,9 @@ impl Access {
         // The owner is checked before the file is opened, so that a planted file is refused even if it could be opened.
         let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
         self.check(path, &metadata)?;
-        // The opening does not wait: now the name may belong to a pipe.
+        // After the check, the name may have been given to a pipe, so the call opens the file without waiting.
         let file = open_at_once(path, true).map_err(|source| system(path, "opening", source))?;
-        // The check is repeated, because the name may refer to another file now.
+        // The check is repeated, because the name may have been given to another file.
         self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;
         Ok(file)
     }

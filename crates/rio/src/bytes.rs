@@ -3,11 +3,11 @@
 //! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.** The
 //! latch that guards an area of bytes is a word in the same region. Every process that maps the region was built with
 //! the same layout hash (checked at attach), so it runs this same code. This code reaches bytes of an area only through
-//! the calls below. Each call demands a borrow of a guard, and the area's owner hands out only the area's own guards
-//! for it. A shared guard excludes every exclusive guard in all processes. An exclusive guard excludes every other
-//! guard. The latch's acquire and release order the accesses. So while a `&mut [u8]` lives, no other thread reads or
-//! writes the bytes, and while a `&[u8]` lives, no thread writes them. Only a wild store breaks the argument, and
-//! against a wild store no reference in any program is safe.
+//! the calls below. Each call demands a borrow of a guard, and the owner of an area hands out only guards of the latch
+//! that guards this area. A shared guard excludes every exclusive guard in all processes. An exclusive guard excludes
+//! every other guard. The latch's acquire and release order the accesses. So while a `&mut [u8]` lives, no other thread
+//! reads or writes the bytes, and while a `&[u8]` lives, no thread writes them. Only a wild store breaks the argument,
+//! and against a wild store no reference in any program is safe.
 
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 
@@ -116,8 +116,8 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts(self.place, self.bytes) }
     }
 
-    /// Returns the bytes, to be stored to without a before-image. For new memory, or memory whose pages fault at the
-    /// first store.
+    /// Returns the bytes for stores without a before-image. For new memory, or memory whose pages fault at the first
+    /// store.
     #[inline(always)]
     pub fn unsaved<'g>(self, _hold: &'g mut impl ExclusiveHold) -> &'g mut [u8]
     where
@@ -127,8 +127,8 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
     }
 
-    /// Calls `save` with the place and the old content of the bytes. Then returns the bytes, to be stored to, and the
-    /// result of `save`.
+    /// Calls `save` with the place and the old content of the bytes. Then returns the bytes, which the caller may
+    /// change, and the result of `save`.
     #[inline(always)]
     pub(crate) fn saved<'g, R>(
         self,

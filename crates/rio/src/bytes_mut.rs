@@ -44,8 +44,8 @@ impl Region {
 }
 
 impl<'v> Shown<'v> {
-    /// Saves the before-image of the bytes in the undo log that ends at `top`. Returns the bytes, to be stored to,
-    /// and the log's new end.
+    /// Saves the before-image of the bytes in the undo log that ends at `top`. Returns the bytes, which the caller may
+    /// change, and the log's new end.
     ///
     /// # Panics
     /// If the undo log has no room for the image.
@@ -132,7 +132,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         self.bytes
     }
 
-    /// Saves the before-image of `range` and returns the bytes, to be stored to.
+    /// Saves the before-image of `range`. Returns the bytes, which the caller may change.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -172,13 +172,14 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         let is_within = |store: &Store<'_>| self.bytes.get(store.range()).is_some() && store.is_aligned();
         // The loop has no early end, so the compiler makes only a few comparisons for the few stores.
         let are_within = stores.iter().fold(true, |are_within, store| are_within & is_within(store));
-        assert!(are_within, "a change stores outside its area, or a word at no multiple of eight");
+        assert!(are_within, "a change stores outside its area, or a whole word at an unaligned offset");
         if !matches!(self.saving, Saving::NotRepeated { .. }) && self.saved_or_made(&stores) {
             return;
         }
         for (nth, store) in stores.iter().enumerate() {
             // The record is published before the first store. The publishing store is a release, which does not hold
-            // back later stores: without the fence the compiler may move the stores below above it (PROTOCOLS D15).
+            // back later stores. Without the fence, the compiler may move the stores of this loop before the publishing
+            // store (PROTOCOLS D15).
             compiler_fence(Ordering::SeqCst);
             match *store {
                 Store::Bytes(at, new) => copy(&mut self.bytes[at..at + new.len()], new),
@@ -239,8 +240,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         store_whole(&mut self.bytes[at..at + 8], word);
     }
 
-    /// Returns all bytes, to be stored to without a before-image. For a new page, whose old bytes have no meaning
-    /// (D11).
+    /// Returns all bytes for stores without a before-image. For a new page, whose old bytes have no meaning (D11).
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
         if let Saving::NotRepeated { has_saved, .. } = &mut self.saving {

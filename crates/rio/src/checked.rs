@@ -27,7 +27,7 @@ impl<T: Checkable> Checked<T> {
     /// As [`Word::get`].
     ///
     /// # Panics
-    /// If the word holds nonsense, like all calls that read.
+    /// If the word holds nonsense. All calls that read a word panic in this case.
     #[inline]
     pub fn get(&self) -> T {
         self.check(self.0.get())

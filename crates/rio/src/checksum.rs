@@ -16,7 +16,7 @@ mod tests {
     use super::mix;
 
     #[test]
-    fn no_two_bits_that_are_turned_undo_each_other() {
+    fn no_two_inverted_bits_leave_the_sum_unchanged() {
         for words in [[0, 0], [u64::MAX, 1], [0x1234_5678_9abc_def0, 7]] {
             let of = |words: [u64; 2]| words.into_iter().fold(1, mix);
             for first in 0..64 {

@@ -42,13 +42,13 @@ pub enum Error {
         what: String,
     },
     /// This region is marked broken and must be rebuilt.
-    #[error("the shared memory {path} is damaged, and is made anew from the log; answered commits are kept. Run the transaction again")]
+    #[error("the shared memory {path} is damaged, and is rebuilt from the log; answered commits are kept. Run the transaction again")]
     Broken {
         /// The region's file.
         path: PathBuf,
     },
     /// A user who may not use the environment has put a file in the region's place.
-    #[error("{path} stands in the place of a memory file, and was not used: {what}. Remove it, or ask its owner to remove it")]
+    #[error("{path} has the name of a memory file, and was not used: {what}. Remove it, or ask its owner to remove it")]
     Planted {
         /// The file.
         path: PathBuf,

@@ -145,8 +145,8 @@ mod chosen {
     impl Plan {
         /// Returns the action, if it is due at this place now.
         fn due(&self, name: &str) -> Option<Action> {
-            // Relaxed: the number is only a count. Several threads may come here at once; exactly one of
-            // them finds the count one.
+            // Relaxed: the number is only a count. Several threads may come here at once; exactly one of them finds a
+            // count of 1.
             (self.name == name && self.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| self.action.clone())
         }
     }

@@ -123,7 +123,7 @@ mod tests {
     fn the_best_write_back_instruction_is_chosen_by_the_processors_flags() {
         let (clflushopt, clwb): (u32, u32) = (1 << 23, 1 << 24);
         assert_eq!(choose(0), WriteBack::Clflush);
-        assert_eq!(choose(!(clflushopt | clwb)), WriteBack::Clflush, "by no other bit");
+        assert_eq!(choose(!(clflushopt | clwb)), WriteBack::Clflush, "another bit chose the instruction");
         assert_eq!(choose(clflushopt), WriteBack::Clflushopt);
         assert_eq!(choose(clflushopt | clwb), WriteBack::Clwb);
         assert_eq!(choose(clwb), WriteBack::Clwb);
@@ -131,7 +131,7 @@ mod tests {
 
     /// The kernel reads the same bits of the processor, and lists the features by name.
     #[test]
-    fn the_kernel_says_the_same_of_this_processor() {
+    fn the_kernel_lists_the_chosen_instruction_for_this_processor() {
         let told = std::fs::read_to_string("/proc/cpuinfo").unwrap();
         let flags: Vec<&str> = told.lines().find(|line| line.starts_with("flags")).unwrap().split(' ').collect();
         let best = match (flags.contains(&"clwb"), flags.contains(&"clflushopt")) {

@@ -17,8 +17,8 @@ use crate::{Error, Result};
 pub struct ForkMarks {
     /// The index of the kind's word in the page.
     nth: usize,
-    /// The last number drawn. A child counts on from its parent's number, so the marks that it makes differ from those
-    /// that it inherited.
+    /// The last number drawn. A child continues from its parent's number, so the marks that the child makes differ from
+    /// the marks that it inherited.
     drawn: AtomicU64,
 }
 

@@ -1,8 +1,9 @@
 //! A gate: one word that lets a transaction take the quick path (`undo/quick.rs`). It has the number of bytes that the
 //! transaction may declare without a further check, and is zero while it is shut.
 //!
-//! Paper: a departure; Vista has no children of a fork, no guard and no log that is too short. The declaration of a
-//! range must load the gate to check its bounds; the same load checks for all three.
+//! Paper: a departure. Here the caller may be a child of a fork, memory may be guarded, and the log may be too short;
+//! the paper's Vista knows none of these cases. The declaration of a range must load the gate to check the range's
+//! bounds; the same load excludes all three cases.
 //!
 //! The word is in a page that the kernel wipes in a child, so a child finds the gate of an inherited handle shut. The
 //! child never opens the gate again, because [`Gate::open`] is called only where the handle's fork mark is certain.
@@ -81,7 +82,8 @@ fn take() -> Option<&'static AtomicU64> {
     let page = page()?;
     (0..WORDS).find_map(|at| {
         let bit = 1 << (at % 64);
-        // Acquire: the store by which the last handle shut the gate comes before any store to the word from now on.
+        // Acquire: the word's last handle shut its gate by a store. That store comes before all later stores to the
+        // word.
         (TAKEN[at / 64].fetch_or(bit, Ordering::Acquire) & bit == 0).then_some(&page[at])
     })
 }

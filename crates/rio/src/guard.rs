@@ -9,8 +9,8 @@
 //! The callback works on the stack of the thread that stores. The alternate signal stack exists for the overflow of a
 //! thread's stack and is small. Rust gives its threads 8 KiB, of which the kernel fills up to half with registers; the
 //! rest is too little for a handler built without optimisation. So the handler runs on the alternate stack only while
-//! no watch has a callback. While a watch has a callback, a stack overflow ends the process without the message of its
-//! own handler; every other fault is passed on as usual.
+//! no watch has a callback. While a watch has a callback, a stack overflow ends the process without a message, because
+//! no handler can run on a full stack. Every other fault is passed on as usual.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// repeated.
 pub type OnFault = unsafe fn(argument: *mut (), address: usize);
 
-/// A range of addresses whose faults are caught until this is dropped.
+/// A range of addresses whose faults are caught until this value is dropped.
 #[derive(Debug)]
 pub struct Watch {
     slot: &'static Slot,
@@ -156,7 +156,8 @@ fn handle_on(stack: i32) -> std::io::Result<()> {
     if before.sa_sigaction == handler as usize {
         // The present handler is ours: only its stack is changed.
     } else if BEFORE.set(before).is_err() {
-        // A later handler has replaced ours. The library leaves it there; it may or may not pass faults on to ours.
+        // A later handler has replaced ours. The library leaves the later handler in place. That handler may or may not
+        // pass faults on to ours.
         return Ok(());
     }
     action.sa_sigaction = handler as usize;
@@ -274,7 +275,7 @@ mod tests {
         assert!(!of_signals.is_empty(), "a thread of Rust's has a stack for signals");
         let bytes = rustix::param::page_size();
         let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, where there is none.
+        // SAFETY: a new mapping, which replaces no existing mapping.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), bytes, read, private, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
         let mut callback = Told { page, bytes, place: 0, times: 0 };
@@ -298,7 +299,7 @@ mod tests {
 
         assert_eq!(callback.times, 1);
         assert!(!of_signals.contains(&callback.place), "{:#x} of {of_signals:#x?}", callback.place);
-        // SAFETY: no code uses it any more.
+        // SAFETY: no code uses the page any more.
         unsafe { libc::munmap(page, bytes) };
     }
 }

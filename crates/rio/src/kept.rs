@@ -48,10 +48,11 @@ pub struct Kept {
     /// The mark of the process that has the region. A child of that process has a copy of this value but not the
     /// region.
     mark: ForkMark,
-    /// Whether the header states that the region is in use; while it does not, nothing in the region was changed.
+    /// Whether the header states that the region is in use. Before the header states this, nothing in the region is
+    /// changed.
     has_begun: bool,
-    /// Whether the region must not be marked as left in good order: it has a fault, or a sync failed at the close. The
-    /// content of the disk is then unknown, and the next sync would not report that.
+    /// Whether the region must not be marked as left in good order: it has a fault, or a sync failed at the close.
+    /// After a failed sync the content of the disk is unknown, and the next sync would not report the failure.
     could_not_leave: AtomicBool,
     /// Whether other handles may have the region too.
     is_shared: bool,
@@ -73,8 +74,8 @@ impl Lock {
         if is_shared || is_left || !Anchor::holds_locks_of(&file) {
             return Lock::Open(file);
         }
-        // A child that another thread is making right now still has the descriptor. Most such children soon become
-        // other programs, which closes it.
+        // A child that another thread makes at this moment has the descriptor, too. Most such children soon become
+        // other programs, and then the kernel closes the descriptor.
         match Anchor::new(&file) {
             Ok(anchor) => Lock::Alone { _anchor: anchor },
             Err(_) => Lock::Open(file),
@@ -101,7 +102,7 @@ pub struct Keeping {
     pub reserve: u64,
     /// What the region's memory survives according to the operator, if that is more than can be detected.
     pub declared: Option<Survives>,
-    /// Whether cache lines are written back; `None` if the library shall detect that.
+    /// Whether cache lines are written back; `None` if the library detects that.
     pub write_back: Option<bool>,
     /// Whether several handles may have the region at once. If so, all of them must set this, and they must coordinate
     /// their stores themselves.
@@ -315,7 +316,7 @@ impl Kept {
         let had_failed_sync = self.region.header().had_failed_sync();
         if had_failed_sync {
             // The system reports a failure once and then takes the unwritten pages for written. So all pages are stored
-            // to again, which makes the next sync write them.
+            // to again, and the next sync writes them.
             self.region.touch_all()?;
         }
         if self.survives < Survives::System || had_failed_sync {
@@ -343,8 +344,9 @@ impl Kept {
             // stays marked as after a crash, for this handle and for later ones, until `begin` has written all of it
             // again or the machine goes down.
             self.could_not_leave.store(true, Ordering::Relaxed);
-            // The order matters: the next opener of a doubtful region writes all of it again, whatever else the header
-            // states. The next opener of a region that was merely not left in good order does not.
+            // The order matters: the next opener of a doubtful region writes the whole region again, whatever else the
+            // header states. If the header stated only that the region was not left in good order, the next opener
+            // would not write it again.
             self.region.header().set_doubtful(true);
             self.region.header().clean.publish(0);
         }
@@ -365,7 +367,7 @@ impl Kept {
     }
 }
 
-/// Returns whether this is the metadata of the same file.
+/// Returns whether both are the metadata of the same file.
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
@@ -407,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_lock_that_is_released_soon_is_waited_for_but_not_longer() {
+    fn the_lock_of_a_file_is_waited_for_only_a_moment() {
         let path = std::env::temp_dir().join(format!("libtp-rio-{}-soon", std::process::id()));
         let access = Access::of_directory(&std::env::temp_dir()).unwrap();
         let other = File::create(&path).unwrap();

@@ -1,8 +1,8 @@
 //! Protection keys: a thread's right to store into a range of pages, changed by one instruction.
 //!
-//! Paper: Rio Vista, section 3, kept wild stores from the file cache by the page table. With protection keys, a range
-//! of pages has a key, and a register of each thread holds the thread's rights to the pages of each key. So the begin
-//! and the end of a transaction need no system call.
+//! Paper: in Rio Vista, section 3, the page table keeps wild stores out of the file cache. With protection keys, a
+//! range of pages has a key, and a register of each thread holds the thread's rights to the pages of each key. So the
+//! begin and the end of a transaction need no system call.
 //!
 //! Each thread has its own rights. A thread that is older than the key has no rights to the key's pages until the
 //! thread asks for them; a new thread inherits the rights of the thread that made it.

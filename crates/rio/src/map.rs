@@ -85,7 +85,7 @@ impl Mapping {
     }
 
     /// Checks that the file can be mapped synchronously (DAX): the blocks under a page are on the disk before a store
-    /// to the page is done. The error states the reason why the file cannot.
+    /// to the page is done. If the file cannot be mapped in this way, the error states the reason.
     pub(crate) fn is_synchronous(file: &File) -> std::io::Result<()> {
         let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
         // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no code touches the new one.
@@ -276,8 +276,8 @@ impl Mapping {
         let kept = self.base.addr().get() - start.addr().get() + bytes;
         let rest = start.as_ptr().wrapping_add(kept).cast();
         // SAFETY: the end of the range that was reserved for this mapping. No code touches bytes beyond `accessible`.
-        // That number does not grow meanwhile, because `resizing` is held, and not later, because the mapping now ends
-        // there.
+        // `accessible` does not grow now, because `resizing` is held. It does not grow later either, because the
+        // mapping then ends there.
         unsafe { munmap(rest, whole - kept) }?;
         self.bytes.store(bytes, Ordering::Relaxed);
         self.range.1.store(kept, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Typed offsets: the references between values in a region.
 //!
-//! An offset counts bytes from the region's base, so it is the same in every process; zero stands for no offset. Every
-//! use of an offset checks bounds and alignment, because another process may have stored a bad offset.
+//! An offset counts bytes from the region's base, so it is the same in every process; zero means no offset. Every use
+//! of an offset checks bounds and alignment, because another process may have stored a bad offset.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -45,7 +45,7 @@ impl<T> Offset<T> {
     /// If the sum passes 2^64, which no region reaches.
     #[inline]
     pub fn plus(self, bytes: u64) -> Offset<T> {
-        Offset(self.0.checked_add(bytes).expect("an offset lies inside a region, far below 2^64"), PhantomData)
+        Offset(self.0.checked_add(bytes).expect("an offset is inside a region, far below 2^64"), PhantomData)
     }
 }
 

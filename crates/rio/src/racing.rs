@@ -1,9 +1,10 @@
 //! Bytes of a region that other threads may store to while this thread loads them.
 //!
-//! A reference to such bytes would be undefined behaviour (`bytes.rs`), so there is none. Each load is one instruction
-//! of the processor, written as assembly, so the compiler assumes nothing about the bytes. A loaded value may be
-//! useless: half old, half new. The caller checks whether a thread has stored meanwhile, and uses no value before this
-//! check. So each load is within the area, whatever offset the caller asks for, and nothing here panics.
+//! A reference to such bytes would be undefined behaviour (`bytes.rs`), so this file makes no reference to them. Each
+//! load is one instruction of the processor, written as assembly, so the compiler assumes nothing about the bytes. A
+//! loaded value may be useless: half old, half new. The caller checks whether a thread has stored meanwhile, and uses
+//! no value before this check. The caller may compute the next offset from such a value, so each load stays within the
+//! area for any offset, and nothing here panics.
 //!
 //! Only on x86-64, whose processors keep the order of loads. Elsewhere no area can be read in this way.
 
@@ -52,14 +53,14 @@ impl Racing<'_> {
         value
     }
 
-    /// Returns the four bytes at `at`. If the area ends before these bytes do, returns the area's last four bytes.
+    /// Returns the four bytes at `at`. If not all of these bytes are in the area, returns the area's last four bytes.
     #[inline(always)]
     pub fn u32(&self, at: usize) -> u32 {
         point();
         let at = at.min(self.bytes - 4);
         let value: u32;
-        // SAFETY: four bytes within the area, which lies in a mapping that lives as long as its region (`racing`
-        // checked both). The load changes nothing, and assembly may load bytes that other threads store to.
+        // SAFETY: four bytes within the area, which is in a mapping that lives as long as its region (`racing` checked
+        // both). The load changes nothing, and assembly may load bytes that other threads store to.
         unsafe {
             std::arch::asm!("mov {value:e}, dword ptr [{place} + {at}]", value = lateout(reg) value,
                 place = in(reg) self.place, at = in(reg) at, options(nostack, preserves_flags, readonly));
@@ -98,9 +99,9 @@ impl Racing<'_> {
         }
         let numbers = self.place.wrapping_add(at);
         let (mut first, mut below) = (numbers, 0_usize);
-        // A binary search without a branch on a comparison, because the processor cannot predict the direction.
-        // SAFETY: as in `u32`. The search loads numbers from the first to the last, which lie within the area: `first`
-        // has `left` numbers from itself on at all times.
+        // A binary search without a branch on a comparison, because the processor cannot predict the direction. SAFETY:
+        // as in `u32`. The search loads no number before the first or after the last, and the area has all these
+        // numbers: at all times, `left` numbers begin at `first`.
         unsafe {
             std::arch::asm!(
                 "cmp {left}, 1",

@@ -123,7 +123,8 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_broken`], for the region of any environment. Inspects a region before it is abandoned.
+    /// As [`Region::attach_broken`], for the region of any environment. Used to inspect a region before it is
+    /// abandoned.
     ///
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
@@ -280,8 +281,8 @@ impl Region {
         self.check_reserve(size)
     }
 
-    /// Checks that this process has mapped as much as the other processes. Otherwise it would refuse valid places
-    /// beyond its mapping.
+    /// Checks that this process has mapped as much as the other processes. Otherwise this process would refuse valid
+    /// places beyond its mapping.
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
@@ -344,7 +345,7 @@ impl Region {
         self.header().used.load()
     }
 
-    /// Returns the bytes of address space: the region grows no further.
+    /// Returns the bytes of address space, which are the limit of the region's growth.
     pub fn reserved(&self) -> u64 {
         self.0.mapping.bytes() as u64
     }
@@ -405,7 +406,7 @@ impl Region {
                 if !planted("rio: a link precedes the write-back of the allocation") {
                     self.write_back_and_fence(SIZES);
                 }
-                return Ok(Offset::from_raw(start).expect("the header lies before it"));
+                return Ok(Offset::from_raw(start).expect("the header is before it"));
             }
         }
     }
@@ -449,8 +450,8 @@ impl Region {
     }
 
     /// Moves the next part of the region into huge pages, in all processes' mappings: at most 8 MiB from `from` on, and
-    /// only memory that is handed out. `from` is zero or the result of the previous call. Returns the end of the part
-    /// done, or `None` if huge pages are impossible here.
+    /// only memory that is handed out. `from` is zero or the result of the previous call. Returns the end of the moved
+    /// part, or `None` if huge pages are impossible here.
     ///
     /// Accesses to the region's pages are random, and without huge pages most of them begin with a walk through the
     /// processor's page tables. A move costs one copy of the bytes. One call moves several huge pages, because the

@@ -1,8 +1,8 @@
 //! Points at which a test may switch to another thread: every access to shared memory that other threads can observe.
 //!
-//! Compiled in only with the feature `scheduled`, which only a test suite switches on; without it every call does
-//! nothing. The scheduler is a function of the test. It runs only on threads that have registered it; all other threads
-//! run as usual. A thread that would sleep in the kernel goes through a point instead ([`instead_of_sleep`]).
+//! Compiled in only with the feature `scheduled`, which only a test suite switches on; without the feature every call
+//! does nothing. The scheduler is a function of the test. It runs only on threads that have registered it; all other
+//! threads run as usual. A thread that would sleep in the kernel goes through a point instead ([`instead_of_sleep`]).
 
 #[cfg(feature = "scheduled")]
 mod chosen {
@@ -24,8 +24,8 @@ mod chosen {
         }
     }
 
-    /// Returns whether a test's scheduler runs the calling thread. All threads that the scheduler runs are then one
-    /// thread of the kernel.
+    /// Returns whether a test's scheduler runs the calling thread. All threads that a scheduler runs are one thread of
+    /// the kernel.
     pub fn is_scheduled() -> bool {
         SCHEDULER.get().is_some()
     }
@@ -45,14 +45,14 @@ pub use chosen::{at_each_point, instead_of_sleep, is_scheduled, point};
 #[inline(always)]
 pub const fn point() {}
 
-/// Returns whether a point took the place of a sleep: never, in this build.
+/// Returns false: in this build no point takes the place of a sleep.
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn instead_of_sleep() -> bool {
     false
 }
 
-/// Returns whether a test's scheduler runs this thread: never, in this build.
+/// Returns false: in this build no scheduler runs a thread.
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn is_scheduled() -> bool {

@@ -1,7 +1,7 @@
 //! The types that shared memory may contain, and the macro that declares them.
 //!
 //! A shared type is made of atomic words and nothing else. So any bytes are a valid value of the type, another process
-//! may store to it at any time, and its value means the same at every address.
+//! may store to the value at any time, and the value means the same at every address.
 //!
 //! [`shared!`](crate::shared) gives each type a number. The number is made of the type's name, size and alignment, and
 //! of each field's name, type and place, with the number of the field's type. Each manager combines the numbers of its
@@ -60,7 +60,7 @@ unsafe impl<T: Shared, const N: usize> Shared for [T; N] {
 /// rio::shared! { /// No.
 ///     pub struct Bad { pub text: &'static str } size 16 }
 /// ```
-/// Nor does one with padding:
+/// A type with padding does not compile, either:
 /// ```compile_fail
 /// rio::shared! { /// No.
 ///     pub struct Bad { pub small: rio::Word<u32>, pub large: rio::Word<u64> } size 16 }

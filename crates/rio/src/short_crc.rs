@@ -1,6 +1,6 @@
 //! The CRC-32C of a few whole words, by the processor's instruction for one word.
 //!
-//! For some hundred bytes this costs less than a call of code that is optimised for kilobytes.
+//! For a few hundred bytes this costs less than a call of code that is optimised for kilobytes.
 //!
 //! The `unsafe` is a call of a function that needs an instruction of the processor. The call comes only after a check
 //! that the processor has the instruction.
@@ -22,7 +22,8 @@ pub fn short_crc32c(crc: u32, bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// Returns the CRC-32C of earlier bytes with the sum `crc`, followed by the whole words of `bytes`.
+/// Returns the CRC-32C of earlier bytes followed by `bytes`, which are whole words. `crc` is the checksum of the
+/// earlier bytes.
 ///
 /// # Safety
 /// The processor has SSE 4.2.

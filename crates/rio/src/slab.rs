@@ -133,8 +133,7 @@ impl<T: Shared> Slab<T> {
     pub fn place(&self, index: u32) -> Offset<T> {
         assert!(index != 0, "slot numbers begin at one");
         let (chunk, within) = self.chunk_of(index);
-        // Acquire: pairs with the publish in `grow`. A number that this handle has got is in an existing
-        // chunk.
+        // Acquire: pairs with the publish in `grow`. The slot's chunk existed before any code knew the slot's number.
         let start = self.header.chunks[chunk].load().expect("the slot's chunk exists");
         start.cast::<T>().plus((within * size_of::<T>()) as u64)
     }

@@ -44,7 +44,7 @@ impl Survives {
         declared: Option<Survives>,
         is_wanted: Option<bool>,
     ) -> (Survives, WriteBack) {
-        // Without an instruction for the write-back, any crash of more than a process may lose the lines in the cache.
+        // Without an instruction for the write-back, a crash of the machine may lose the lines in the cache.
         let found = if is_needed && best.is_none() { Survives::Process } else { found };
         let declared = declared.unwrap_or(found);
         // If the operator declares no more than was detected, the declaration states nothing about the cache.
@@ -123,7 +123,7 @@ mod tests {
             (Some("something new"), System, true),
         ] {
             assert_eq!(found(true, domain), (survives, is_written_back), "{domain:?}");
-            assert_eq!(found(false, domain), (Process, false), "its metadata are not safe: {domain:?}");
+            assert_eq!(found(false, domain), (Process, false), "the file's metadata are not safe: {domain:?}");
         }
     }
 
@@ -139,7 +139,7 @@ mod tests {
         link(disk.clone(), devices.join("259:0"));
         link(disk.join("pmem0p1"), devices.join("259:1"));
         let said = |minor| persistence_domain(&devices, rustix::fs::makedev(259, minor));
-        assert_eq!((said(0), said(1)), (None, None), "the kernel says nothing");
+        assert_eq!((said(0), said(1)), (None, None), "the kernel states no domain");
         for word in ["memory_controller", "cpu_cache", ""] {
             std::fs::write(region.join("persistence_domain"), format!("{word}\n")).unwrap();
             assert_eq!((said(0).as_deref(), said(1).as_deref()), (Some(word), Some(word)));
@@ -159,7 +159,7 @@ mod tests {
         }
         assert_eq!(weigh((System, true), Some(how), Some(Power)), (Power, none), "an operator knows more");
         assert_eq!(weigh((Process, false), Some(how), None), (Process, none));
-        assert_eq!(weigh((Power, true), None, None), (Process, none), "no instruction for it");
+        assert_eq!(weigh((Power, true), None, None), (Process, none), "there is no instruction for the write-back");
         assert_eq!(weigh((Power, true), None, Some(System)), (System, none));
         assert_eq!(Survives::weigh((Process, false), Some(how), None, Some(true)), (Process, how));
     }

@@ -240,7 +240,7 @@ fn a_region_grows_no_further_than_every_process_has_mapped_it() {
     assert!(small.reaches(last.raw() + (1 << 19)));
     assert!(
         matches!(Region::attach(&path, &identity, 1 << 19, &Access::own()), Err(Error::Unusable { .. })),
-        "made for more than it asks for"
+        "the region may be larger than this handle could map"
     );
     std::fs::remove_file(path).expect("removed");
 }

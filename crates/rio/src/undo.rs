@@ -50,7 +50,7 @@ crate::shared! {
         pub area: Link<Word<u64>>,
         /// The sequence number. Where the memory outlives the cache, a commit raises it.
         pub sequence: Word<u64>,
-        /// The form of its records: one of `Form`'s numbers.
+        /// The form of the log's records: one of `Form`'s numbers.
         pub form: Word<u64>,
         /// The place of the next log of the chain (`chain.rs`).
         pub further: Word<u64>,
@@ -95,7 +95,8 @@ impl Undo {
         Ok(log)
     }
 
-    /// Opens the log at `log`. If a session died, its images stay in the log until [`Undo::roll_back`].
+    /// Opens the log at `log`. If the log's session died in a section, its images stay in the log until
+    /// [`Undo::roll_back`].
     ///
     /// # Panics
     /// If no log was created there.
@@ -145,7 +146,7 @@ impl Undo {
     /// section. Returns the number of images.
     ///
     /// # Panics
-    /// If the log cannot have been written by a session. Nothing was restored then.
+    /// If no session can have written the log's content. Nothing was restored then.
     pub fn roll_back(&self) -> usize {
         self.audit().unwrap_or_else(|what| panic!("{what}"));
         let count = self.roll_back_from(0);
@@ -179,7 +180,7 @@ impl Undo {
         if bytes == 4 && place % 4 == 0 {
             let word = self.region.at(Offset::<Word<u32>>::from_raw(place).expect("a before-image has a place"));
             let image = images[0].get() & u64::from(u32::MAX);
-            word.init(u32::try_from(image).expect("masked to 32 bits"));
+            word.init(u32::try_from(image).expect("the image is masked to 32 bits"));
             return;
         }
         if (place | bytes as u64) % 8 == 0 {

@@ -20,11 +20,11 @@ pub struct View {
     flat: Flat,
     mapping: Arc<Mapping>,
     region: Region,
-    /// The hidden parts: from, to; in order.
+    /// The hidden parts in order, each as its first place and its end.
     hidden: Vec<(u64, u64)>,
     /// The hidden parts to which the kernel still allows accesses.
     unprotected: Vec<(u64, u64)>,
-    /// A part that [`View::look`] refuses, although an access to it does not fault: from, to.
+    /// A part that [`View::look`] refuses, although an access to it does not fault: its first place and its end.
     refused: (u64, u64),
     /// The end of the shown part.
     end: u64,
@@ -101,7 +101,7 @@ impl View {
     pub fn set_shown(&mut self, bytes: u64, next: u64) {
         let end = self.flat.from + bytes;
         self.refused = (0, 0);
-        assert!(self.is_shown(self.flat.from, end), "the bytes lie in the region, and are not hidden");
+        assert!(self.is_shown(self.flat.from, end), "the bytes are in the region, and are not hidden");
         self.refused = (end, next);
         // With a key, the flat part answers no call of `look`: each call must also set the thread's rights.
         self.flat.bytes = if self.key.is_none() { bytes } else { 0 };
@@ -112,7 +112,7 @@ impl View {
         self.end = end;
     }
 
-    /// Hides `bytes` from `from` on, in whole pages, for ever.
+    /// Hides the `bytes` bytes from the place `from` on, in whole pages, for ever.
     ///
     /// # Errors
     /// `System` if the kernel refuses. [`View::look`] then refuses the part, but an access does not fault yet. Call
@@ -257,7 +257,7 @@ impl Flat {
     /// # Panics
     /// If the flat part belongs to another view.
     pub fn look_in(&self, view: &View, at: u64, bytes: usize) -> Option<Shown<'_>> {
-        assert!(self.base == view.flat.base && self.from == view.flat.from, "the bytes are of this view");
+        assert!(self.base == view.flat.base && self.from == view.flat.from, "the flat part belongs to this view");
         view.look(at, bytes).map(|_| self.shown(at, bytes))
     }
 

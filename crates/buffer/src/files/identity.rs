@@ -33,7 +33,8 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
 /// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
 ///
 /// # Errors
-/// [`Error::FileMissing`] if it is another file, or if the page cannot be read; other errors for a limit of this process.
+/// [`Error::FileMissing`] if it is another file, or if the page cannot be read; another error if this process
+/// has reached one of its limits.
 pub(super) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> Result<()> {
     let away = |what| Error::FileMissing { name: info.name.clone(), what };
     match first_page(file, info) {
@@ -78,7 +79,7 @@ impl Files {
         }
         tracing::warn!(
             database = opened.info.name,
-            "the program has closed the descriptor of a database's file: the file is opened anew"
+            "the program has closed the descriptor of a database's file: the file is opened again"
         );
         // Closing the number would close the program's file.
         std::mem::forget(Arc::clone(&opened.file));
@@ -106,7 +107,7 @@ impl Files {
     /// the file, so that its next use opens the file with the name.
     ///
     /// # Errors
-    /// [`Error::FileMissing`]; an error of the directory; as [`Files::check_descriptor`].
+    /// [`Error::FileMissing`]; an error of the directory; the error of [`Files::check_descriptor`].
     pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
         self.check_descriptor(opened)?;
         let (id, known) = (opened.info.id, opened.slot.identity.load());

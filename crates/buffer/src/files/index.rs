@@ -1,9 +1,9 @@
 //! A map in each process from a file's number or name to its slot in the table of files, which all processes share.
 //!
-//! The table's slots are used from the first on. `used` is the number of slots that were ever live; a session raises it
-//! after it has made a slot live. A session that reuses a slot, or renames the file of a slot, raises `changed`. So a
-//! process reads each slot once, and all slots again only after a change of `changed`. A search for a file that is not
-//! registered need not read the whole table.
+//! The table's slots are used in their order, from the first slot. `used` is the number of slots that were ever live; a
+//! session raises it after it has made a slot live. A session that reuses a slot, or renames the file of a slot, raises
+//! `changed`. So a process reads each slot once, and reads all slots again only after `changed` has grown. A search for
+//! a file that is not registered need not read the whole table.
 //!
 //! Invariant: the map is a hint. The caller checks the slot.
 //!

@@ -14,7 +14,7 @@ use crate::registry::file_name;
 use crate::{Error, FileId, Result};
 
 const OWED: &str =
-    "its file was missing when the environment was opened, and has yet to get changes that the log has: when the file is in its place, close the environment in every process and open it again";
+    "its file was missing when the environment was opened, and changes that are in the log are missing from the file: when the file is in its place, close the environment in every process and open it again";
 /// The largest number of reads of a slot while another session renames its file.
 const RENAMED_LOOKS: u32 = 10_000;
 
@@ -50,9 +50,9 @@ impl Files {
         Ok(opened)
     }
 
-    /// As [`Files::open`], for writing pages: `UnknownFile` means that the file was removed from the table. A dead
-    /// session may have made the file's slot live without raising the count. This call raises the count, so that all
-    /// processes find the file from now on.
+    /// Works like [`Files::open`] for a caller that writes pages: `UnknownFile` means that the file was removed from
+    /// the table. A dead session may have made the file's slot live without raising the count. This call raises the
+    /// count, so that all processes find the file from now on.
     pub(crate) fn open_for_pages(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
             Err(Error::UnknownFile { .. }) => {
@@ -65,8 +65,8 @@ impl Files {
         }
     }
 
-    /// As [`Files::open_for_pages`], and checks that the descriptor still belongs to the file. Called before each batch
-    /// of pages.
+    /// Works like [`Files::open_for_pages`], and also checks that the descriptor belongs to the file. Called before
+    /// each batch of pages.
     pub(crate) fn open_own(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         let opened = self.open_for_pages(session, id)?;
         match self.forget_foreign(&opened) {
@@ -101,7 +101,7 @@ impl Files {
         Ok(None)
     }
 
-    /// As [`Files::open`], for a database that may not have been registered since the region was made.
+    /// Works like [`Files::open`], also for a database that may not have been registered since the region was made.
     pub(crate) fn open_entered(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
             Err(Error::UnknownFile { .. }) => {

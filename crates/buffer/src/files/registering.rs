@@ -2,7 +2,7 @@
 //!
 //! Invariant: a file's number is never used again. A slot is used again, with a new generation.
 //!
-//! Latches: the table's.
+//! Latches: the latch of the table.
 //!
 //! If a session dies here: registering is one section and one store. `uncounted` states that a slot was changed and
 //! that `changed` may not have been raised: the next session under the latch raises `changed`.
@@ -118,11 +118,11 @@ impl Files {
         }
         let mut section = session.section();
         // This store is first: a process that reads the slot while the name is empty skips the slot, and reads it again
-        // only after `changed` has grown. If this session dies, the next session under the latch sees the word and
-        // raises `changed`. Rollback does not change the word.
+        // only after `changed` has grown. If this session dies, the next session under the latch sees `uncounted`
+        // and raises `changed`. Rollback does not change `uncounted`.
         self.table.uncounted.publish(1);
         // The generation changes before and after the name, and the name is empty in between. A reader of the slot
-        // notices either.
+        // notices the new generation or the empty name.
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
         slot.name_bytes.set(&mut section, 0);
         failpoint("buffer: renames a file, section open");

@@ -44,7 +44,8 @@ rio::shared! {
         /// The oldest log record that a restart could not repeat because the file was missing; `Lsn::NONE` if there is
         /// no such record.
         pub(crate) unrepeated_from: Word<Lsn>,
-        /// The identity of the file that had the name when it was first opened, see `identity_word`; zero before that.
+        /// The identity of the file that had the name when it was first opened, see `identity_word`; zero before the
+        /// first opening.
         pub(crate) identity: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 6],
@@ -69,7 +70,7 @@ rio::shared! {
         /// The smallest `unrepeated_from` of all slots: redo begins there as long as this region exists. `Lsn::NONE` if
         /// there is no such record.
         pub(crate) unrepeated_from: Word<Lsn>,
-        /// Not zero while `changed` may not count a slot that was used again or has another name.
+        /// Not zero while `changed` may have missed the reuse of a slot or the renaming of a slot's file.
         pub(crate) uncounted: Word<u64>,
     } size 48
 }

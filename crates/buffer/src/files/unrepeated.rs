@@ -1,5 +1,5 @@
-//! Log records that a restart could not repeat, because their file was missing. Until a new region is made, redo begins
-//! at the oldest of them, and no session uses the file.
+//! Log records that a restart could not repeat, because their files were missing. Until a new region is made, redo
+//! begins at the oldest of these records, and no session uses these files.
 
 use std::sync::PoisonError;
 

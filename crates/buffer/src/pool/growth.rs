@@ -4,8 +4,9 @@
 //! is small, and a large environment grows in few steps. If the region cannot grow (because its filesystem is full),
 //! the shelf replaces pages instead.
 //!
-//! The role of the session that grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system
-//! call, and no session waits for the system under a latch.
+//! One session at a time grows a shelf: the *grower* first stores its number into a word of the shelf by
+//! compare-and-swap (PROTOCOLS D5). A latch does not guard the growth, because growing is a system call, and no session
+//! waits for the system under a latch.
 //!
 //! If a session dies here: some memory is lost.
 
@@ -41,7 +42,7 @@ impl PoolPart {
     /// Adds frames if the budget and the region allow it and no other session adds frames. Returns the number of added
     /// frames.
     pub(crate) fn grow(&self, session: &Session, table: &PageTable, bound: Bound) -> u32 {
-        // Relaxed: a count that only saves system calls.
+        // Relaxed is enough: the count only saves system calls.
         let rest = self.rest.load(Ordering::Relaxed);
         if rest > 0 && bound == Bound::Budget && self.frame_count() > 0 {
             self.rest.store(rest - 1, Ordering::Relaxed);
@@ -77,9 +78,9 @@ impl PoolPart {
         session.processes().is_stopped(self.slot.grower.load())
     }
 
-    /// Returns whether the budget is not used up and the region's growth has not failed recently.
+    /// Returns whether the shelf may grow: budget is left, and no growth of the region has failed recently.
     pub(crate) fn can_grow(&self) -> bool {
-        // Relaxed: a hint.
+        // Relaxed is enough: the answer is a hint.
         self.room(Bound::Budget) > 0 && self.rest.load(Ordering::Relaxed) == 0
     }
 
@@ -99,7 +100,7 @@ impl PoolPart {
 
     /// Adds up to `wanted` frames; fewer, or zero, if the region has no room. Only the grower calls this function.
     ///
-    /// If the session dies here: if the section that links and counts the frames has not closed, only the data area is
+    /// If the session dies here: before the section that links and counts the frames is closed, only the data area is
     /// lost. The next session that grows the shelf gives the slots another area.
     fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
         let count = self.frame_count();

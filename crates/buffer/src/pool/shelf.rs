@@ -4,7 +4,7 @@
 //!
 //! Latches: the shelf's latch (rank 52) guards its free list.
 //!
-//! If a session dies here: it noted a frame that it took from the list, in the same section.
+//! If a session dies here: if it took a frame from the list, it noted the frame in the same section.
 
 use std::sync::atomic::AtomicU32;
 
@@ -89,7 +89,7 @@ impl PoolSlot {
     }
 }
 
-/// The name of a shelf: the pool's number and log2 of the page size, as it stands in an area (`area.rs`) too.
+/// The name of a shelf: the pool's number and log2 of the page size, as they are also stored in an area (`area.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ShelfKey(pub(super) u32);
 
@@ -164,7 +164,7 @@ impl PoolPart {
         self.cleaned.put(&self.region, written);
     }
 
-    /// Returns the next of the frames that [`PoolPart::put_cleaned`] got, if any.
+    /// Returns the next frame that [`PoolPart::put_cleaned`] got; `None` if no such frame can be used.
     pub(crate) fn next_cleaned(&self) -> Option<&FrameSlot> {
         self.cleaned.next(&self.region)
     }
@@ -217,7 +217,8 @@ impl PoolPart {
         self.push_free_of(session, taken, |section| session.set_in_hand_in(section, 0));
     }
 
-    /// As [`PoolPart::push_free`]. `put` clears, in the same section, the note of the session that had taken the frame.
+    /// Like [`PoolPart::push_free`], but in the same section `put` clears the note of the session that had taken the
+    /// frame.
     pub(crate) fn push_free_of(&self, session: &Session, taken: FrameInHand<'_>, put: impl FnOnce(&mut Section<'_>)) {
         taken.slot.page.publish(PageId::NONE);
         taken.slot.set_state(State::Free);

@@ -35,7 +35,7 @@ pub(super) struct ClaimedBatch<'m> {
     pub(super) writer: Option<Writer<'m>>,
     pub(super) batch: Batch,
     pub(super) slots: Vec<&'m FrameSlot>,
-    /// The first error because the disk was full. The page stayed dirty, and other pages were claimed.
+    /// The first error that a full disk caused. The page stayed dirty, and other pages were claimed.
     pub(super) refused: Option<Error>,
     /// The last missing file. The warning about a file is given once, not for each page.
     away: Option<FileId>,
@@ -61,7 +61,7 @@ impl BufferManager {
         slot: &'m FrameSlot,
         load: &mut ClaimedBatch<'m>,
     ) -> Result<Claim> {
-        debug_assert!(load.writer.is_some(), "claims are the writer's");
+        debug_assert!(load.writer.is_some(), "only the writer claims pages");
         let id = slot.page.load();
         if id.is_none() || slot.recovery.load().is_none() {
             return Ok(Claim::Needless);

@@ -81,7 +81,7 @@ impl BufferManager {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(place) => match self.files.open_own(session, run.id.file()) {
                     Ok(file) => place.insert(file),
-                    // The file was dropped since, and its pages are not needed.
+                    // The file was dropped meanwhile, and its pages are not needed.
                     Err(Error::UnknownFile { .. }) => continue,
                     Err(Error::FileMissing { .. }) if wanted == Homes::Present => {
                         away.insert(run.id.file());
@@ -100,8 +100,8 @@ impl BufferManager {
     }
 }
 
-/// While this guard exists, pages are being written home: bytes of pages that were read from the disk before must not
-/// be used (`prefetch`).
+/// While this guard exists, pages are being written home. Page bytes that were read from the disk before the guard must
+/// not be used (`prefetch`).
 pub(super) struct HomeWrites<'m>(&'m BufferManager);
 
 impl<'m> HomeWrites<'m> {

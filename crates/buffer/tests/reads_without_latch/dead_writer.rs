@@ -48,7 +48,8 @@ const FOLLOWER: usize = 4;
 const LATCH: usize = 0;
 const COUNT: usize = 1;
 const BYTES: [usize; 2] = [2, 3];
-/// The number of before-images in the dead session's undo log: of the count, if it is saved, then of the bytes.
+/// The number of before-images in the dead session's undo log. If the count is saved, its before-image is the first.
+/// The before-images of the bytes follow.
 const IMAGES: usize = 4;
 /// The noted record.
 const NOTE: usize = 5;
@@ -155,8 +156,8 @@ impl DeadWriter {
         Some(s)
     }
 
-    /// Executes the next instruction of a repairer of the writer. The session before it, in the order of the repair,
-    /// is dead, and its stores have arrived.
+    /// Executes the next instruction of a repairer of the writer. The previous session (the writer, or the first
+    /// repairer) is dead, and its stores have reached the memory.
     fn repair(&self, thread: usize) -> Option<DeadWriter> {
         if self.at[thread] == DONE || !self.is_dead[WRITER] || (thread == REPAIRERS[1] && !self.is_dead[REPAIRERS[0]]) {
             return None;
@@ -164,7 +165,7 @@ impl DeadWriter {
         let mut s = self.clone();
         s.at[thread] += 1;
         let mut step = self.at[thread];
-        // The count becomes even before the latch is released.
+        // The protocol makes the count even before it releases the latch. This variant releases the latch first.
         if self.variant == Variant::EvenAfterLatch && step >= 13 {
             step = [15, 13, 14, 16][usize::from(step - 13).min(3)];
         }
@@ -181,7 +182,7 @@ impl DeadWriter {
         let leaves = matches!(self.variant, Variant::RepairLeavesCount | Variant::RepairLeavesEarlyCount);
         let by_redo = matches!(self.variant, Variant::Right | Variant::RightEarlyCount);
         match step {
-            // The latch was released: the repair was complete, or the writer's own work was.
+            // The latch is free: the earlier repair is complete, or the writer has completed its own work.
             0 if !is_held => s.at[thread] = DONE,
             0 if leaves || by_redo => {}
             0 if self.variant == Variant::RepairAddsOne => s.memory.store(thread, COUNT, self.load(thread, COUNT) + 1),
@@ -230,7 +231,8 @@ impl DeadWriter {
         }
     }
 
-    /// Skips steps that change nothing since `before`: the variant does not have their instructions.
+    /// Returns the state after the step that began at `before`. If the step changed nothing, the variant does not have
+    /// its instruction, and the thread also does the next step.
     fn past_idle_steps(self, before: &DeadWriter, thread: usize) -> Option<DeadWriter> {
         let mut idle = before.clone();
         idle.at[thread] = self.at[thread];

@@ -1,5 +1,5 @@
-//! A reader takes the number of a child from its parent without the parent's latch; meanwhile another session empties
-//! the child, unlinks it, and uses it for other keys (PROTOCOLS T2).
+//! A reader reads the number of a child in the parent page without the parent's latch. Meanwhile another session
+//! empties the child, unlinks it, and uses it for other keys (PROTOCOLS T2).
 //!
 //! The record for which the reader searches exists all the time: in the child, and after the unlinking in the child's
 //! left neighbour. So a reader that reports its absence, or damage, is wrong.

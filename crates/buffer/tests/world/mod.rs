@@ -1,5 +1,6 @@
-//! An environment without transactions: region, sessions, log, pages, and a change with the steps of every change.
-#![allow(dead_code, clippy::unwrap_used)] // each test uses some of it, and fails where it does not work
+//! An environment without transactions: region, sessions, log and pages. [`World::set`] changes a page by the same
+//! steps as every change of the library.
+#![allow(dead_code, clippy::unwrap_used)] // each test uses a part of this module, and fails if an `unwrap` fails
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -70,7 +71,7 @@ impl World {
         World::with_reserve(directory, settings, 1 << 32)
     }
 
-    /// As [`World::new`], in a region that cannot grow beyond `reserve` bytes.
+    /// Like [`World::new`], but in a region that cannot grow beyond `reserve` bytes.
     pub fn with_reserve(directory: Arc<dyn Directory>, settings: &Settings, reserve: u64) -> World {
         let region = Region::anonymous(reserve).unwrap();
         ProcessManager::init(&region).unwrap();
@@ -116,7 +117,7 @@ impl World {
         self.processes.join().unwrap()
     }
 
-    /// Sets the page's value, with the steps of every change.
+    /// Sets the page's value: reserves space in the log, marks the page dirty, appends a record, and changes the page.
     pub fn set(&self, session: &Session, id: PageId, value: u64) -> Result<Lsn, libtp_buffer::Error> {
         self.log.reserve(session, 256).unwrap();
         let page = self.buffers.exclusive(session, id, LEAF)?;
@@ -170,6 +171,6 @@ pub fn file_info(id: FileId, name: &str, page_bytes: u32) -> FileInfo {
 /// Returns the value of a page, which is stored at both ends.
 pub fn value_of(page: &[u8]) -> u64 {
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
-    assert_eq!(word(64), word(page.len() - 8), "half a page");
+    assert_eq!(word(64), word(page.len() - 8), "the page has half a change");
     word(64)
 }

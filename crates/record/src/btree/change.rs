@@ -106,7 +106,7 @@ pub(crate) enum Seek<At> {
     Nothing,
 }
 
-/// The result of a try; `Err` with the missing resource.
+/// The result of a try. The inner `Err` has the missing resource.
 pub(crate) type Tryout<T> = Result<std::result::Result<T, Attempt>>;
 
 /// The place of a key, latched exclusively: a leaf of a B-tree, or a bucket of a hash file.
@@ -136,7 +136,7 @@ pub(crate) trait Leaf<'a>: Sized {
     /// Finds the record.
     fn find(&self, access: &Access<'a>, key: &[u8], kept: &Self::Kept) -> Tryout<Sought<Self::At>>;
 
-    /// Latches the place and looks for the record. Returns `None` if a page of the place is not in memory, or is damaged.
+    /// Latches the place and looks for the record. Returns `None` if a page of the place is damaged or not in memory.
     #[inline(always)]
     fn seek(access: &Access<'a>, key: &[u8], hash: u64) -> Result<Option<(Self, Seek<Self::At>)>> {
         let leaf = Self::latch(access, key, hash)?;
@@ -206,9 +206,9 @@ pub(crate) struct RecordChange<'w, 'a, L: Leaf<'a>> {
     pub(crate) kept: L::Kept,
 }
 
-/// The outcome of an attempt at a place: done, or a missing resource that must be got without latches.
+/// The outcome of an attempt at a place: done, or a missing resource that the session must get without latches.
 pub(crate) enum Attempt {
-    /// The change is done, with whether there was work to do.
+    /// The change is done. The value states whether there was anything to change.
     Done(bool),
     /// Log space is missing: the old record has this number of bytes.
     Reserve(usize),
@@ -216,7 +216,7 @@ pub(crate) enum Attempt {
     NoRoom { page: u32, slot: usize, bytes: usize, is_new: bool },
     /// The bucket is still being split.
     Finish(u32),
-    /// A lock that others hold.
+    /// A lock that other transactions hold.
     Lock(LockName, Mode),
     /// A gap that other transactions have locked.
     WaitForGap(LockName),
@@ -355,7 +355,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             }
             Attempt::DropFirst => drop_replaced::<L>(&self.access, self.key, |_| true)?,
         }
-        // The call has used up the reservation.
+        // The work above may have used up the reservation.
         self.reserve(0)
     }
 
@@ -446,8 +446,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         Ok(Attempt::Done(true))
     }
 
-    /// Inserts a record, or returns the missing resource. Never waits. `slot` is the slot of its gap if its page is
-    /// known.
+    /// Inserts a record, or returns the missing resource. Never waits. `slot` is the slot before which the record is
+    /// inserted, if the page is known.
     fn insert(&self, leaf: &mut L, slot: usize) -> Result<Attempt> {
         let pages = &self.access.pages;
         let After { stored, flags } = match self.after(None)? {
@@ -469,8 +469,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
     }
 }
 
-/// Returns the chain that the record names as replaced after a change: the chain of its value, or the chain that an
-/// earlier change replaced.
+/// Returns the chain that the record must name as replaced after the next change: the chain with its present value, or,
+/// if the value is in no chain, the chain that an earlier change replaced.
 fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     if record.flags.has(RecordFlags::OVERFLOW) {
         return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);
@@ -480,7 +480,7 @@ fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
 
 /// Frees the chains that earlier, ended transactions replaced at the record of `key`. No rollback can restore
 /// such a chain: either the caller holds the record's lock and has not changed the record, or no transaction holds the
-/// lock, which `still_free` checks again while the record's page is latched.
+/// lock. `still_free` checks the second case again, under the latch of the record's page.
 pub(crate) fn drop_replaced<'a, L: Leaf<'a>>(
     access: &Access<'a>,
     key: &[u8],

@@ -94,7 +94,7 @@ pub(crate) fn share(access: &Access<'_>, leaf: u32) -> Result<()> {
     // At least one record must fit; otherwise the neighbour is full. The sizes are those with the present fences, and
     // the moved records are stored with the fences after the merge. So a tenth of the room remains as a reserve.
     let into = if free * ROOM_MIN >= pair.left_room && pair.first <= free * 9 / 10 {
-        // With half the difference both would be equally full; a little less is moved.
+        // If records of half the free bytes moved, both leaves would be equally full. A little less is moved.
         split_off(&access.pages, leaf, free * 45 / 100)?;
         pair.left
     } else {

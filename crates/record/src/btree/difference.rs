@@ -30,8 +30,9 @@ impl Difference {
     }
 }
 
-/// Returns a range outside which two strings of the same length are equal. It is the smallest such range, but in a
-/// number of eight bytes it has at least four bytes, because four bytes are copied without a call.
+/// Returns a range outside which two strings of the same length are equal. It is the smallest such range, with one
+/// exception: if the strings have eight bytes and differ, the range has at least four bytes, because four bytes are
+/// copied without a call.
 #[inline(always)]
 pub(crate) fn unequal_range(old: &[u8], new: &[u8]) -> Range<usize> {
     if let (Ok(x), Ok(y)) = (<[u8; 8]>::try_from(old), <[u8; 8]>::try_from(new)) {
@@ -47,8 +48,8 @@ pub(crate) fn unequal_range(old: &[u8], new: &[u8]) -> Range<usize> {
     offset..offset + put
 }
 
-/// Returns the difference of values of the same length that differ only in the eight bytes from `offset` on, where they
-/// begin to differ: the usual change of a number.
+/// Returns the difference of two values if they have the same length and differ only in the eight bytes from `offset`
+/// on. The values are equal up to `offset`. The change of a number is usually such a difference.
 #[inline]
 fn within_a_word(old: &[u8], new: &[u8], offset: usize) -> Option<Difference> {
     let (x, x_rest) = old.get(offset..)?.split_first_chunk()?;
@@ -98,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_differs_between_equals_and_repeats_are_not_counted_twice() {
+    fn equal_values_have_no_difference_and_repeated_bytes_are_not_counted_twice() {
         assert_eq!(Difference::between(b"aaaa", b"aaaa"), Difference { offset: 4, cut: 0, put: 0 });
         assert_eq!(Difference::between(b"aaaa", b"aaaaaa"), Difference { offset: 4, cut: 0, put: 2 });
         assert_eq!(Difference::between(b"", b"x"), Difference { offset: 0, cut: 0, put: 1 });
     }
 
     #[test]
-    fn a_changed_number_is_no_longer_than_its_unequal_bytes() {
+    fn the_difference_begins_and_ends_with_unequal_bytes() {
         let old = [7; 40];
         for (at, bytes) in (0..40).flat_map(|at| (1..=9).map(move |bytes| (at, bytes))).filter(|(at, n)| at + n <= 40) {
             let mut new = old;

@@ -105,7 +105,7 @@ impl Filling {
         self.cells.len()
     }
 
-    /// Begins the page to the right of this one. Returns this page's lower bound.
+    /// Begins the page to the right of the current page. Returns the current page's lower bound.
     pub(crate) fn begin_next(&mut self, low: Vec<u8>) -> Vec<u8> {
         self.cells.clear();
         self.bytes.clear();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_fences_have_in_common_is_counted_once() {
+    fn the_common_prefix_of_the_fences_is_counted_once() {
         let mut page = Filling::new(0, 4096, 100);
         page.low = b"the same for all/000".to_vec();
         let mut count = 0;
@@ -182,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_filled_as_far_as_was_asked_and_has_one_cell_at_least() {
+    fn a_page_is_filled_to_the_wanted_percentage_and_has_at_least_one_cell() {
         for percent in [10, 50, 90, 100] {
             let mut page = Filling::new(0, 8192, percent);
-            assert!(page.fits(&record(b"k", 2000), b""), "the first always fits");
+            assert!(page.fits(&record(b"k", 2000), b""), "the first cell always fits");
             while page.fits(&record(b"key", 100), b"") {
                 page.add(&record(b"key", 100));
             }

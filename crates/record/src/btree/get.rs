@@ -2,7 +2,7 @@
 //!
 //! Paper: LIBTP 4.4. The record's lock is named by the key and also protects the *absence* of the key, because an
 //! insertion takes the same lock first. So a get that finds nothing needs no lock on the gap, and two transactions that
-//! search for a key before they insert it do not deadlock (a departure from PROTOCOLS K1: see README.md).
+//! search for neighbouring keys and then insert them do not deadlock (PROTOCOLS K1; README.md explains it).
 //!
 //! A reader tries the lock while the leaf is latched and the prefetch of the record runs. Only if another session
 //! holds the lock does the reader release the leaf, wait for the lock, and search again.
@@ -43,7 +43,7 @@ pub(crate) enum Value<'p> {
     Chain(ChainRef),
 }
 
-/// The result of a get on the leaf of its key.
+/// The result of a get on the leaf of the wanted key.
 enum Looked {
     /// The value was read, or the key has no record.
     Read,
@@ -63,7 +63,7 @@ impl<'p> Record<'p> {
         self.stored.get(..self.stored.len().checked_sub(CHAIN_REF_BYTES)?)
     }
 
-    /// Returns the chain that the last change replaced, if it is still to be freed.
+    /// Returns the chain that the last change replaced, if the chain is not freed yet.
     pub(crate) fn replaced(&self) -> Option<ChainRef> {
         if !self.flags.has(RecordFlags::REPLACED) {
             return None;
@@ -107,7 +107,8 @@ impl<'a> Access<'a> {
         record.value().ok_or_else(|| self.no_value(number, slot))
     }
 
-    /// Reads a record for a caller that has entered the database. Without a granularity no further lock is taken.
+    /// Reads a record for a caller that has locked the database. If `entered` has no granularity, no further lock is
+    /// taken.
     #[inline]
     pub(crate) fn btree_get<R>(
         &self,
@@ -118,8 +119,8 @@ impl<'a> Access<'a> {
         self.btree_get_noted(key, entered, |_, _, _| {}, read)
     }
 
-    /// As [`Access::btree_get`], for a caller that will change the record. Stores the record's place in `place` if the
-    /// record has no flags, so that the whole record is on the leaf.
+    /// Like [`Access::btree_get`], for a caller that will change the record. If the record has no flags, the whole
+    /// record is on the leaf, and the call stores the record's place in `place`.
     #[inline]
     pub(crate) fn btree_get_to_change<R>(
         &self,
@@ -137,8 +138,8 @@ impl<'a> Access<'a> {
         self.btree_get_noted(key, entered, note, read)
     }
 
-    /// As [`Access::btree_get`]. If the value is on the leaf, also calls `note` with the latched leaf, the slot and the
-    /// record.
+    /// Like [`Access::btree_get`]. If the value is on the leaf, the call also passes to `note` the latched leaf, the
+    /// slot and the record.
     #[inline(always)]
     fn btree_get_noted<R>(
         &self,
@@ -172,8 +173,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Reads a record as [`Access::btree_get`] on a leaf that the caller's visit of the tree has found for the key.
-    /// Never waits. Returns false, and has read nothing, if the read needs a wait or another page.
+    /// Like [`Access::btree_get`], but on a leaf that the caller's visit of the tree has found for the key. Never
+    /// waits. Returns false, and has read nothing, if the read needs a wait or another page.
     #[inline]
     pub(crate) fn btree_get_on(
         &self,

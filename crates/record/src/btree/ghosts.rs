@@ -1,13 +1,13 @@
 //! Makes room on a leaf: removes ghosts, releases the slack of records, frees replaced chains.
 //!
-//! PROTOCOLS K1, S3, T4. A ghost is a key until it is removed. It is removed only when no transaction locks the record
-//! or the gap below it. Then the deleting transaction has ended, no undo searches for the ghost, and no scan relies on
-//! its gap. Slack is room that a record does not fill. If no transaction locks the record, the transaction that made
-//! the record shorter has ended, so no undo needs the slack. One redo-only record removes ghosts and slack. The page
-//! keeps the highest LSN of a removed ghost, for snapshots.
+//! PROTOCOLS K1, S3, T4. Until a ghost is removed, it counts as a key. It is removed only when no transaction locks the
+//! record or the gap below it. If there is no such lock, the deleting transaction has ended, no undo searches for the
+//! ghost, and no scan relies on its gap. Slack is room that a record does not fill. If no transaction locks the record,
+//! the transaction that made the record shorter has ended, so no undo needs the slack. One redo-only record removes
+//! ghosts and slack. The page keeps the highest LSN of a removed ghost, for snapshots.
 //!
-//! If the transaction's own lock covers more than single records, it recognises its own ghosts by their LSN. With page
-//! locks, nothing is removed from a leaf that another transaction has locked.
+//! If the session's own transaction has locked more than single records, the session recognises the ghosts of this
+//! transaction by their LSN. With page locks, nothing is removed from a leaf that another transaction has locked.
 //!
 //! A ghost or a replaced chain is also kept while a snapshot may need the version before it: until every present and
 //! future snapshot sees the change that made the ghost or replaced the chain (`Managers::reclaim_horizon`).
@@ -70,8 +70,8 @@ fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> 
     (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
 }
 
-/// Returns the action for each slot of a leaf whose ghost or slack can be removed, and the highest LSN of a removed
-/// ghost. `may_leave` tells whether the gap of a ghost's key is free; its argument is the key's hash.
+/// Returns an action for each slot of a leaf that has a removable ghost or removable slack, and the highest LSN of a
+/// removed ghost. `may_leave` tells whether the gap of a ghost's key is free; its argument is the key's hash.
 pub(crate) fn plan(
     access: &Access<'_>,
     number: u32,
@@ -131,7 +131,7 @@ fn free_chains<'a>(access: &Access<'a>, number: u32, own: Lsn, incoming: Option<
         });
         replaced.map(|slot| (node.key(slot).to_vec(), hash_of(node.key(slot)))).collect()
     };
-    // Where a chain goes, its reference leaves slack.
+    // When a chain is freed, the record's reference to the chain becomes slack.
     may_give |= !keys.is_empty();
     // The chain that an incoming value replaces stays until the record names the new chain.
     for (key, hash) in keys.into_iter().filter(|(key, _)| incoming != Some(key)) {
@@ -232,8 +232,9 @@ pub(crate) fn is_dead(node: &Node<'_>) -> bool {
     node.count().checked_sub(1).is_none_or(is_ghost) && (0..node.count()).all(is_ghost)
 }
 
-/// Number of ghosts in a row from which a walk first removes the ghosts that can go. A walk locks each ghost that it
-/// passes, so a queue whose first record is taken again and again would lock more and more of them.
+/// If at least this number of consecutive ghosts is ahead of a walk, the walk first removes the removable ghosts.
+/// Otherwise it would lock each of them. In a queue whose first record is taken again and again, each walk would then
+/// lock more ghosts than the walk before.
 const RUN: usize = 16;
 
 /// Returns whether the slots begin with a run of ghosts, and no snapshot needs the first ghost.
@@ -252,10 +253,10 @@ pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {
 }
 
 /// Cleans a leaf that is empty or has only ghosts, and unlinks the leaf if it is empty then. Returns whether it was
-/// unlinked. Does not wait for what cannot be removed now.
+/// unlinked. Does not wait for locks that protect ghosts.
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
-    debug_assert!(pages.session().is_in_tree(), "its pages may be reused meanwhile");
+    debug_assert!(pages.session().is_in_tree(), "outside of a tree operation, pages may be reused");
     let own = first_own_lsn(access);
     free_chains(access, number, own, None)?;
     unlink::free_unlinked(access, left)?;
@@ -277,7 +278,7 @@ fn is_page_locked(access: &Access<'_>, number: u32) -> bool {
         && !access.is_free(lock_names::page(access.database.id(), number))
 }
 
-/// As [`is_page_locked`], but false if our own lock excludes all other transactions.
+/// Like [`is_page_locked`], but returns false if our own lock excludes all other transactions.
 fn is_page_of_others(access: &Access<'_>, number: u32) -> bool {
     let name = lock_names::page(access.database.id(), number);
     is_page_locked(access, number) && !access.holds(name).is_some_and(|mode| mode.covers(Mode::X))

@@ -1,13 +1,14 @@
 //! An inner page on the way down, read without its latch (docs/design/0022).
 //!
-//! The words that are loaded here may belong to two states of the page. So this file follows no rule of the page
-//! beyond the page's bounds, reports no damage, and leaves every doubt to the search with latches: keys that differ
-//! behind equal heads, an unlinked page, a page of another kind. Only then is the count of changes looked at again, and the child
-//! believed.
+//! The words that are loaded here may belong to two states of the page. So this file checks only the page's bounds, and
+//! reports no damage. It leaves every doubtful case to the search with latches: keys that differ after equal heads, an
+//! unlinked page, a page of another kind. At the end it loads the count of changes again, and the child is valid only
+//! if the count is unchanged.
 //!
-//! The high key is not compared. A key that belongs further right leads to a child of this page, and no child of this
-//! page reaches beyond the high key: the leaf's own high key tells (PROTOCOLS T2). No key lies below the page's range,
-//! because the lower bound of a page never changes.
+//! The high key is not compared. For a key that belongs further right, the search goes down to a child of this page. No
+//! child of this page reaches beyond this page's high key, so on the leaf the leaf's own high key shows that the key is
+//! further right (PROTOCOLS T2). No search leads to a page whose range is above the key, because the lower bound of a
+//! page never changes.
 
 use std::cmp::Ordering;
 
@@ -18,7 +19,7 @@ use crate::page::slotted::{head_at, slots_at, Flags, SLOT_BYTES};
 use crate::page::PageKind;
 use crate::pages::Pages;
 
-/// Where a slot's head stands in it.
+/// The offset of the head in a slot.
 const HEAD_IN_SLOT: usize = 4;
 const HEAD_BYTES: usize = 4;
 
@@ -31,7 +32,7 @@ pub(crate) fn child(pages: &Pages<'_>, number: u32, key: &[u8]) -> Option<(u32, 
     is_believed.then_some((child, level - 1))
 }
 
-/// Returns the child on the way to `key`, and the page's level, which is not zero. Both may be anything if the page
+/// Returns the child on the way to `key`, and the page's level, which is not zero. Both may have any value if the page
 /// changes meanwhile.
 #[inline(always)]
 fn child_of(page: &Racing<'_>, key: &[u8]) -> Option<(u32, u8)> {
@@ -71,8 +72,9 @@ fn child_of(page: &Racing<'_>, key: &[u8]) -> Option<(u32, u8)> {
     (child != 0).then_some((child, level))
 }
 
-/// Returns the cell of a slot, of which offset and length of the key are given, if the slot's key is equal to a key of
-/// `key_bytes` with the same head and the same skipped bytes. `None` if a key has bytes behind its head.
+/// Returns the cell of a slot if the slot's key is equal to the wanted key. `slot` is the slot's first word: the cell's
+/// offset and the key's length. Both keys have the same head and the same skipped bytes, and the wanted key has
+/// `key_bytes` bytes. `None` if the lengths differ, or if the keys have bytes after their heads.
 #[inline(always)]
 fn equal(slot: u32, key_bytes: usize, skip: usize) -> Option<usize> {
     let [cell, bytes] = halves(slot.into());
@@ -85,7 +87,7 @@ fn halves(word: u64) -> [usize; 2] {
     [(word & 0xffff) as usize, (word >> 16 & 0xffff) as usize]
 }
 
-/// Compares the first `count` bytes of `ours` with those at `at` of the page. `None` if `ours` is shorter.
+/// Compares the first `count` bytes of `ours` with the page's bytes at `at`. `None` if `ours` is shorter.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // the first four bytes are meant
 fn compare(ours: &[u8], page: &Racing<'_>, at: usize, count: usize) -> Option<Ordering> {
@@ -214,12 +216,13 @@ mod tests {
                         assert_eq!(found, (node.child(node.child_slot(key)).unwrap(), 2), "{key:?} among {keys:?}");
                         led += 1;
                     }
-                    // Only the bytes tell whether a key is equal to a key of the page.
+                    // The search for a key of the page may need a latch, because only the whole keys show that they are
+                    // equal. Such a search does not count.
                     None => left += u32::from(!keys.contains(key)),
                 }
             }
         }
-        assert!(led > 2 * left, "{led} searches need no latch, {left} do");
+        assert!(led > 2 * left, "{led} searches need no latch, and {left} need a latch");
     }
 
     #[test]

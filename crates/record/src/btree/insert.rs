@@ -2,10 +2,10 @@
 //!
 //! An insertion also locks the gap that it enters, which is the gap below the next key. The lock has mode `IX` and
 //! instant duration (PROTOCOLS K1); if the insertion must wait, it keeps the lock. So no transaction that has scanned
-//! the gap finds a phantom. The next key may be on another leaf, with empty leaves in between. After we have found it,
-//! other insertions may put nearer keys into the same gap. No scan misses our key because of that. A scan that finds
-//! such a nearer key locks the gap below it, and reads our leaf (again) before it relies on that lock. Our leaf is
-//! latched until our key is on it.
+//! the gap finds a phantom. The next key may be on another leaf, with empty leaves in between. After we have found the
+//! next key, other insertions may put nearer keys into the same gap. Even then, no scan misses our key. A scan that
+//! finds such a nearer key locks the gap below that key, and reads our leaf (again) before it relies on that lock. Our
+//! leaf stays latched until our key is on it.
 
 use libtp_buffer::{ExclusivePage, Pin};
 use libtp_lock::Mode;
@@ -215,7 +215,7 @@ impl<'a> Access<'a> {
             NextKey::Read(page) => return Ok(Some(Attempt::Read(page))),
         };
         if self.is_free(gap) {
-            // Neither another transaction nor this one has the gap.
+            // Neither this transaction nor another transaction has locked the gap.
             return Ok(None);
         }
         if !planted("record: an insertion does not lock the gap") && self.try_instant(gap, Mode::IX)? == Tried::Busy {

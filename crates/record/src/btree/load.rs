@@ -1,11 +1,11 @@
 //! Loading: fills an empty tree with records in key order, page after page, from the leaves up.
 //!
 //! Not in the paper. A page is written when the next cell does not fit: one log record holds its contents, its
-//! allocation, and its link from the left neighbour (`LOAD`). The record belongs to the load's transaction, and its
-//! undo frees the page. No session reaches the page before the last record of the load gives the root its children
-//! (`LOAD_ROOT`). That record makes the whole load permanent: it is a compensation, and undo skips the load (ARIES
-//! calls this a nested top action). From then on no part of the load is undone, because readers without locks may be on
-//! the way to the loaded pages. docs/design/0014-bulk-load.md explains why.
+//! allocation, and its link from the left neighbour (`LOAD`). The record belongs to the load's transaction, and the
+//! undo of the record frees the page. No session reaches the page before the last record of the load gives the root its
+//! children (`LOAD_ROOT`). That record makes the whole load permanent: it is a compensation, and undo skips the load
+//! (ARIES calls this a nested top action). From then on no part of the load is undone, because readers without locks
+//! may be on the way to the loaded pages. docs/design/0014-bulk-load.md explains why.
 //!
 //! The loading transaction locks the whole database in `X` before the first page is written, until the transaction
 //! ends.
@@ -44,7 +44,7 @@ struct Level {
     waiting: Option<Loading>,
 }
 
-/// A load that runs, in its own transaction.
+/// A load in progress, in a transaction of its own.
 pub struct Loader<'a> {
     access: Access<'a>,
     fill_percent: u8,

@@ -48,7 +48,7 @@ pub const LOAD_ROOT: u16 = 45;
 pub const MERGE: u16 = 46;
 
 body! {
-    /// Body of [`RESTORE`]; the bytes put in follow.
+    /// Body of [`RESTORE`]; the inserted bytes follow.
     Restore, 24 {
         /// 00: the leaf.
         page: U64,
@@ -87,7 +87,7 @@ body! {
         separator_bytes: U16,
         /// 30: bytes of the old high key.
         high_bytes: U16,
-        /// 32: bytes of the old high key that begin every key that moves.
+        /// 32: length of the prefix that the old high key shares with every key that moves.
         prefix_bytes: U16,
         /// 34: the level of both pages.
         level: u8,
@@ -268,7 +268,7 @@ body! {
     Load, 40 {
         /// 00: the new page.
         page: U64,
-        /// 08: its left neighbour, zero for the first of its level.
+        /// 08: its left neighbour, zero for the first page of its level.
         left: U32,
         /// 12: the head of the free list afterwards.
         free_head: U32,
@@ -280,7 +280,7 @@ body! {
         low_bytes: U16,
         /// 24: bytes of the high key, zero for none.
         high_bytes: U16,
-        /// 26: bytes of the high key that begin every key.
+        /// 26: length of the prefix that the high key shares with every key.
         prefix_bytes: U16,
         /// 28: the level.
         level: u8,
@@ -327,7 +327,7 @@ body! {
         high_bytes: U16,
         /// 24: number of cells.
         count: U16,
-        /// 26: bytes of the high key that begin every key of these cells.
+        /// 26: length of the prefix that the high key shares with every key of these cells.
         prefix_bytes: U16,
         /// 28: zero.
         unused: U32,

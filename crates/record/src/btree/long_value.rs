@@ -1,6 +1,6 @@
 //! Values too long for a leaf: writes, reads and frees chains of overflow pages.
 //!
-//! A chain is written from its end to its beginning, each page with one log record of the transaction, which also
+//! A chain is written from its end to its beginning, each page with one log record of the transaction; this record also
 //! allocates the page. The leaf gets the reference last. Undo frees each page. A replaced or deleted chain stays until
 //! the transaction has ended, because undo may need it (PROTOCOLS S3). The record has a reference to the chain. The
 //! next session that changes the record, or makes room on its leaf, frees the chain in one action. Several changes in

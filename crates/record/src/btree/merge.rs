@@ -77,14 +77,14 @@ impl Access<'_> {
     /// If the session runs a transaction.
     pub fn compact(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
         let change = &self.pages.change;
-        assert_eq!(change.txn.state(), State::Idle, "the merging transaction ends with all locks released");
+        assert_eq!(change.txn.state(), State::Idle, "a merge would release the locks of the running transaction");
         self.check_btree()?;
         if !super::load::FILL_PERCENT.contains(&fill_percent) {
             let what = format!("pages are filled to between 10 and 100 percent, and {fill_percent} was given");
             return Err(Error::Unsuitable { name: self.database.name().into(), what });
         }
-        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: such a
-        // transaction holds no locks on records to protect its ghosts.
+        // Every cleaning session takes this lock. It excludes a transaction that has locked the whole database: such a
+        // transaction holds no locks on records that would protect its ghosts.
         self.lock(lock_names::database(self.database.id()), Mode::IX)?;
         let done = self.compact_locked(from, leaves, fill_percent);
         change.managers.locks.unlock_all(self.pages.session(), change.txn.locker());
@@ -99,7 +99,8 @@ impl Access<'_> {
                 break;
             }
             let step = self.compact_leaf(&key, fill_percent)?;
-            // The visit of the tree has ended: otherwise it would also delay the reuse of the pages that we unlinked.
+            // The visit of the tree has ended before this call. Otherwise the visit would also delay the reuse of the
+            // pages that we unlinked.
             unlink::free_unlinked(self, Some(step.leaf))?;
             done.merged += u64::from(step.has_merged);
             done.leaves += u64::from(!step.has_merged);

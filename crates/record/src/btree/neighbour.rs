@@ -15,7 +15,7 @@ use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
 /// The key range of a leaf at an earlier moment. The lower bound never changes while the leaf is in the tree. A split
-/// lowers the upper bound. Only the unlinking or merging of the right neighbour raises it.
+/// lowers the upper bound. Only the unlinking or merging of the right neighbour raises the upper bound.
 pub(crate) struct Stretch {
     number: u32,
     low: Vec<u8>,
@@ -78,7 +78,8 @@ impl Stretch {
         Ok(None)
     }
 
-    /// Returns whether this leaf ends where `node` begins, as far as the low fence shows, and before `node` ends.
+    /// Returns whether `node` begins where this leaf ends, as far as the low fence of `node` shows, and ends after this
+    /// leaf.
     fn is_before(&self, node: &Node<'_>) -> bool {
         let Some(high) = &self.high else { return false };
         !Frame::is_above_low(high, node.low(), node.page_bytes())
@@ -126,7 +127,7 @@ pub(crate) fn leads_back(pages: &Pages<'_>, right: u32) -> crate::Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftwards<'n> {
     Here,
-    /// The left neighbour is further right: the other page's right link and upper bound.
+    /// The left neighbour is further right. The values are the other page's right link and upper bound.
     Right(u32, &'n [u8]),
     Lost,
     Back,
@@ -181,7 +182,7 @@ mod tests {
         let leftwards = |here: &Stretch, end: &[u8]| here.leftwards(&Node::over(page(b"a", 9, end).leak()).unwrap());
         let here = stretch(&long(b"3"), &long(b"5"));
         assert_eq!(leftwards(&here, &long(b"3")), Leftwards::Here);
-        assert_eq!(leftwards(&here, &long(b"5")), Leftwards::Back, "the low fences say nothing of it");
+        assert_eq!(leftwards(&here, &long(b"5")), Leftwards::Back, "the low fences do not show the damage");
         let with_first = Stretch { first: Some(long(b"4")), ..stretch(&long(b"3"), b"") };
         assert_eq!(leftwards(&with_first, &long(b"4")), Leftwards::Here);
         assert_eq!(leftwards(&with_first, &long(b"5")), Leftwards::Back);

@@ -260,7 +260,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn leaves_hold_what_a_btreemap_holds_through_splits_undo_and_reclaiming(steps in steps()) {
+    fn leaves_and_a_btreemap_have_the_same_records_after_splits_undo_and_reclaiming(steps in steps()) {
         let mut leaves = Leaves::new();
         for step in steps {
             match step {
@@ -274,7 +274,7 @@ proptest! {
     }
 
     #[test]
-    fn absent_keys_are_found_where_they_would_be(present in proptest::collection::btree_set(keys(), 0..60), absent in keys()) {
+    fn a_search_for_an_absent_key_finds_its_slot(present in proptest::collection::btree_set(keys(), 0..60), absent in keys()) {
         let mut leaves = Leaves::new();
         present.iter().for_each(|key| leaves.put(key, b""));
         let page = leaves.leaf_of(&absent);
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn a_key_that_differs_in_the_bytes_that_all_keys_share_lies_at_an_edge_of_the_page(
+    fn a_key_that_differs_in_the_bytes_that_all_keys_share_belongs_at_an_edge_of_the_page(
         shared in 0usize..20,
         tails in proptest::collection::btree_set(proptest::collection::vec(any::<u8>(), 0..8), 1..40),
         wanted in (proptest::collection::vec(any::<u8>(), 0..8), 0usize..28, any::<u8>(), 0usize..30),
@@ -347,7 +347,7 @@ fn a_used_page_is_made_new_again_after_a_death_in_the_middle() {
 }
 
 #[test]
-fn a_page_that_is_closed_has_the_records_the_fences_and_the_free_bytes_of_a_page_written_again() {
+fn closing_a_page_gives_the_same_records_fences_and_free_bytes_as_writing_it_again() {
     for (shared, low) in [(0, &b""[..]), (1, b"k"), (6, b"key/00"), (30, b"key/00")] {
         let mut leaves = Leaves::new();
         for number in 0..40_u32 {
@@ -377,7 +377,7 @@ fn a_page_that_is_closed_has_the_records_the_fences_and_the_free_bytes_of_a_page
 }
 
 #[test]
-fn rising_keys_leave_full_pages_behind() {
+fn rising_keys_leave_full_pages() {
     let mut leaves = Leaves::new();
     for number in 0..3000u32 {
         leaves.put(&number.to_be_bytes(), &[7; 30]);

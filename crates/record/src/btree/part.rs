@@ -4,7 +4,8 @@
 //! Paper: none (see ../part.rs). Before the search, without a latch, the session takes the record's lock and reserves
 //! all room (PROTOCOLS D11). The change is data, not a function of the program, so the session makes it under the latch
 //! of the search (D12). If the change in place is impossible (a long value, a page that is not in memory, another
-//! transaction's lock on the page), the session updates a copy of the value. Both write the log record of an update.
+//! transaction's lock on the page), the session updates a copy of the value. Both ways write the log record of an
+//! update.
 
 use rio::{failpoint, planted};
 
@@ -35,14 +36,14 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// As [`Access::change_part_of`], but changes a copy of the value and stores the copy.
+    /// Like [`Access::change_part_of`], but changes a copy of the value and stores the copy.
     #[cold]
     #[inline(never)]
     fn change_part_of_copy<P: Part>(&self, key: &[u8], offset: usize, part: P) -> Result<Option<P::Told>> {
         self.update(key, |value| part.change_copy(self.database.name(), value, offset))?.transpose()
     }
 
-    /// As [`Access::change_part_of`], under one latch. Returns `None`, and has changed nothing, if that is impossible.
+    /// Like [`Access::change_part_of`], but under one latch. If that is impossible, returns `None` and changes nothing.
     #[inline]
     fn change_part_in_place<L: Leaf<'a>, P: Part>(
         &self,
@@ -55,7 +56,7 @@ impl<'a> Access<'a> {
             true => (self.enter(Purpose::Write)?, key_hash(key)),
             false => self.lock_to_change::<L>(key)?,
         };
-        // A part that is longer than a page is refused, or belongs to a long value.
+        // Room for a page is enough: a longer part is refused, or belongs to a long value, and then a copy is changed.
         pages.reserve_own(page_bytes, BODY_HEAD_MAX + key.len() + 2 * part.count().min(page_bytes))?;
         if granularity == Some(Granularity::Page) {
             self.reserve_lock()?;

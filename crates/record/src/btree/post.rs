@@ -31,7 +31,8 @@ fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Op
     }
 }
 
-/// Posts the right neighbour of page `number`, which is on `level`, in the parent, unless the neighbour is posted.
+/// Posts the right neighbour of page `number` in the parent, if the neighbour is not posted yet. Both pages are on
+/// `level`.
 ///
 /// If we die here: the flag stays, and the next session that follows the link posts the page.
 pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
@@ -60,7 +61,7 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
         if present {
             return Err(pages.corrupt(
                 parent_number,
-                format!("it has an entry for page {} already, which is not posted", found.right),
+                format!("it already has an entry for page {}, but that page is not posted", found.right),
             ));
         }
         let bytes = node.child_need(found.separator.len());

@@ -25,8 +25,8 @@ use crate::Result;
 
 /// The largest number of passes over the leaves of a range. Each pass has far fewer leaves than the pass before.
 const PASSES_MAX: usize = 8;
-/// The number of leaves that are examined on each side of an emptied leaf. If it were one, empty leaves that could not
-/// be unlinked would never become fewer.
+/// The number of leaves that are examined on each side of an emptied leaf. If the number were one, the number of empty
+/// leaves that could not be unlinked would never fall.
 const AROUND_MAX: usize = 32;
 /// The number of failed leaves after which the session stops: a snapshot may need their records.
 const FAILED_MAX: usize = 4;
@@ -90,7 +90,7 @@ impl Access<'_> {
     }
 
     /// Frees the leaf whose range holds `key`, and its neighbours, if they are empty. Returns the number of unlinked
-    /// leaves. Called after the commit of the deletions, as [`Access::clear_away`].
+    /// leaves. Called after the commit of the deletions, like [`Access::clear_away`].
     ///
     /// # Errors
     /// As [`Access::clear_away`].
@@ -114,9 +114,9 @@ impl Access<'_> {
     /// Runs `clear` if no transaction has locked the whole database.
     fn with_cleaning_lock(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let change = &self.pages.change;
-        assert_eq!(change.txn.state(), State::Idle, "the cleaning transaction ends with all locks released");
-        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: such a
-        // transaction holds no locks on records to protect its ghosts, and its rollback may need the ghosts.
+        assert_eq!(change.txn.state(), State::Idle, "a cleaning would release the locks of the running transaction");
+        // Every cleaning session takes this lock. It excludes a transaction that has locked the whole database: such a
+        // transaction holds no locks on records that would protect its ghosts, and its rollback may need the ghosts.
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
             return Ok(0);
         }

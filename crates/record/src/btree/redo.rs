@@ -1,4 +1,5 @@
-//! The redo of each B-tree log record on each page it names. Pure: bytes and a record in, bytes out.
+//! The redo of each B-tree log record on each page that the record names. The functions are pure: they read a record
+//! and change the bytes of a page.
 //!
 //! Paper: LIBTP 3.2.6. The same functions make a change the first time and repeat it after a crash. The driver in the
 //! transaction manager latches, compares and stamps LSNs. The session that logged a record checked that the pages can
@@ -91,9 +92,9 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     let slot_head = head_of(suffix.get(skip..).unwrap_or_default());
     let slot = Slot { offset: number(at)?.into(), key_bytes: number(suffix.len())?.into(), head: slot_head.into() };
     let slot_count = number(count + 1)?.into();
-    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap lies outside".into()))?.into();
-    // The cell lies in free bytes, which decide nothing, and so does a slot behind the last. The header leads to both,
-    // and has a before-image.
+    let heap_start = u32::try_from(at).map_err(|_| Damage("its heap is outside the page".into()))?.into();
+    // The cell is stored in free bytes, which have no meaning, and so is a slot after the last slot. Neither needs a
+    // before-image: the header leads to both, and the header has a before-image.
     let (key_at, stored_at) = (at + head.len(), at + head.len() + suffix.len());
     let cell = [Store::Bytes(at, head), Store::Bytes(key_at, suffix), Store::Bytes(stored_at, stored)];
     if is_last {
@@ -226,12 +227,12 @@ pub(crate) fn edited(page: &mut PageMut<'_, '_>, seat: Seat, edit: Edit<'_>, lsn
     Ok(())
 }
 
-/// As [`edited`], for a change within the stored value that inserts as many bytes as it removes.
+/// Like [`edited`], for a change within the stored value that inserts as many bytes as it removes.
 #[inline(always)]
 pub(crate) fn edited_in_place(page: &mut PageMut<'_, '_>, seat: Seat, offset: usize, put: &[u8], lsn_and_flags: u64) {
     let (at, word) = (seat.stored_at + offset, lsn_and_flags.to_le_bytes());
-    // Redo finds the place by slot, key length and stored length, which it does not change. The LSN comes first: a
-    // reader that finds it takes the bytes from the log (PROTOCOLS S2).
+    // Redo finds the place by slot, key length and stored length, which this change does not touch. The LSN comes
+    // first: a reader that finds the new LSN takes the bytes from the log (PROTOCOLS S2).
     if planted("txn: repair releases latches before the redo of an update") {
         page.again([Store::Bytes(at, put), Store::Bytes(seat.cell_at, &word)]);
         return;
@@ -532,8 +533,8 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             let (word, replaced_by) = (pack_lsn(at.lsn, flags), at.lsn);
             // The record's LSN is read from the page, not from the log record.
             edited(&mut page.saved(), seat, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
-            // Older versions of the record led to the freed pages. The page's deleter LSN makes a snapshot that needs
-            // them fail.
+            // Older versions of the record led to the freed pages. Because of the page's deleter LSN, a snapshot's read
+            // that needs those versions fails.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);
             if !planted("record: a freed chain leaves no mark of removed versions") {
                 page_header::set_deleter_lsn(page, deleter);

@@ -1,4 +1,4 @@
-//! The redo of a load's log records on each page they name. Pure, as `redo`.
+//! The redo of a load's log records on each page that they name. The functions are pure, like those in `redo`.
 
 use rio::planted;
 

@@ -1,4 +1,4 @@
-//! The redo of a merge's log record on each page it names. Pure, as `redo`.
+//! The redo of a merge's log record on each page that it names. The function is pure, like those in `redo`.
 
 use rio::planted;
 

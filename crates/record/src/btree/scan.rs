@@ -5,9 +5,9 @@
 //! PROTOCOLS K1: a cursor locks each key that it passes, the gap below that key, and at the end the gap above the last
 //! key, so that repeated reads agree. A ghost is passed like any key.
 //!
-//! Within one leaf, the cursor tries a key's locks under the same latch under which it found the next key. From one
-//! leaf to the next only one leaf is latched at a time. So there the cursor takes the locks and then repeats the step:
-//! no key can enter the locked gap any more, and the repeated step finds a key that entered before.
+//! Within one leaf, the cursor finds the next key and tries its locks under one latch. On the way from one leaf to the
+//! next, only one leaf is latched at a time. So the cursor takes the locks and then repeats the step: no key can enter
+//! the locked gap any more, and the repeated step finds a key that entered before.
 //!
 //! A cursor within a range locks the gap below the first key beyond the range's end, but not that key. A backward
 //! cursor begins with that gap. At the range's beginning it needs no further lock, because the gap below its first key
@@ -69,7 +69,7 @@ enum Towards {
 enum Attempt {
     /// The cursor is on a record.
     Record,
-    /// The record found has its value in a chain.
+    /// The value of the found record is in a chain.
     Chain(ChainRef, Arrival),
     /// There is no further record.
     End,
@@ -232,7 +232,7 @@ impl BothWays for BtreeWalk<'_> {
 impl<'a> BtreeWalk<'a> {
     fn step_to_last(&mut self) -> Result<bool> {
         let Some(high) = self.range.high().map(<[u8]>::to_vec) else { return self.step(Towards::Last) };
-        // First the gap with the range's end; then down from there.
+        // The walk first locks the gap with the range's end, and then goes down from there.
         self.key.clone_from(&high);
         self.step(Towards::AtOrAbove)?;
         self.position = None;
@@ -276,8 +276,8 @@ impl<'a> BtreeWalk<'a> {
         }
     }
 
-    /// Makes the usual step: the next record is on the walk's page, the page has not changed, the value is short and
-    /// the locks are free. Otherwise returns false and does not move.
+    /// Makes the step in the usual case: the next record is on the walk's page, the page has not changed, the value is
+    /// short and the locks are free. Otherwise returns false and does not move.
     #[inline]
     fn go_on(&mut self) -> Result<bool> {
         let Some(here) = self.position else { return Ok(false) };
@@ -290,7 +290,7 @@ impl<'a> BtreeWalk<'a> {
             return Ok(false);
         }
         self.access.reserve_lock()?;
-        // The page is no longer a leaf of this tree only if its LSN has changed.
+        // While the page's LSN is unchanged, the page is a leaf of this tree.
         let Some(leaf) = self.access.pages.shared_now(here.page, 0, false) else { return Ok(false) };
         if leaf.lsn() != here.lsn && !planted("record: a cursor steps on over a changed page") {
             return Ok(false);
@@ -416,7 +416,7 @@ impl<'a> BtreeWalk<'a> {
                 return Ok(Attempt::Clean(number, node.left()));
             }
             let end = end_within(&node, &self.range);
-            // Before the locks on the ghosts: a locked ghost stays.
+            // The cleaning comes before the locks on the ghosts, because a locked ghost stays.
             if self.may_clean(number) && ghosts::is_run(&self.access, &node, slot..end) {
                 return Ok(Attempt::Tidy(number));
             }
@@ -600,10 +600,11 @@ pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
     }
 }
 
-/// As [`end_within`], from `begin` on. The leaf's range holds `from`, and `begin` is its first slot not below `from`.
+/// Like [`end_within`], but searches from `begin` on. The leaf's range holds `from`, and `begin` is the first slot
+/// whose key is not below `from`.
 pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, from: &[u8], begin: usize) -> usize {
     match range.high() {
-        // `from` may be after the range, whose end is then on another page.
+        // `from` may be after the range. Then all slots from `begin` on are beyond the range.
         Some(high) if high <= from => begin,
         Some(high) if !node.belongs_right(high) => node.find_near(high, begin),
         _ => node.count(),

@@ -6,8 +6,8 @@
 //!
 //! The usual way down reads inner pages without their latches (`glance`), and latches a page where that fails.
 //!
-//! A session that follows a right link that the parent lacks posts the page (PROTOCOLS T1). The post is a service to
-//! others: if it fails, for want of log space for example, the search goes on.
+//! A session that follows a right link that the parent lacks posts the page (PROTOCOLS T1). The post helps other
+//! sessions. If it fails, for example because the log is full, the search continues.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
@@ -65,7 +65,7 @@ fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) 
     }
     if node.level() < level {
         return Err(
-            pages.corrupt(number, format!("it stands on level {}, and level {level} was looked for", node.level()))
+            pages.corrupt(number, format!("it is on level {}, but a search expected level {level}", node.level()))
         );
     }
     let slot = node.child_slot(key);
@@ -154,8 +154,8 @@ pub(crate) fn at_leaf<'a, R>(
     at_leaf_slowly(pages, key, look)
 }
 
-/// As [`at_leaf`], on a leaf that the pages above named for the key earlier in the same visit of the tree (PROTOCOLS
-/// T2). Returns `None` if the leaf has been split or unlinked since, or is latched by another session.
+/// Like [`at_leaf`], for a leaf number that the pages above gave for the key earlier in the same visit of the tree
+/// (PROTOCOLS T2). Returns `None` if the leaf has been split or unlinked since, or is latched by another session.
 #[inline(always)]
 pub(crate) fn at_known_leaf<'a, R>(
     pages: &Pages<'a>,
@@ -208,7 +208,7 @@ pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<Exclus
     }
 }
 
-/// Does as [`leaf_exclusive`]. Where keys are added at the end of the tree, looks at the last leaf first.
+/// Like [`leaf_exclusive`], but if keys are added at the end of the tree, looks at the last leaf first.
 #[inline]
 pub(crate) fn leaf_exclusive_to_change<'a>(
     pages: &Pages<'a>,
@@ -224,8 +224,8 @@ pub(crate) fn leaf_exclusive_to_change<'a>(
     leaf_exclusive(pages, key)
 }
 
-/// Whether a latched page is the last leaf of its tree, and the key belongs there. The page may be any page of the file.
-/// The last leaf takes each key that is not below its low fence.
+/// Returns whether a latched page is the last leaf of its tree and the key belongs on it. The page may be any page of
+/// the file. The last leaf takes each key that is not below its low fence.
 #[inline]
 fn is_last_leaf_for(page: &[u8], key: &[u8]) -> bool {
     Node::over(page).is_some_and(|node| {
@@ -243,9 +243,9 @@ fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage
 }
 
 /// Calls `look` with the number and the contents of the leaf whose range holds `key`, and with the place of the key as
-/// [`Node::find`] returns it. Returns the leaf, latched exclusively, and the answer. Takes only the usual way down, as
-/// [`at_leaf`] does, and waits for the leaf's latch. Returns `None` if that way does not lead to the key, or if `look`
-/// does.
+/// [`Node::find`] returns it. Returns the leaf, latched exclusively, and the result of `look`. Takes only the fast path
+/// of [`at_leaf`] down to the leaf, but waits for the leaf's latch. Returns `None` if the fast path does not lead to
+/// the key, or if `look` returns `None`.
 #[inline(always)]
 pub(crate) fn at_leaf_exclusive_now<'a, R>(
     pages: &Pages<'a>,
@@ -270,9 +270,9 @@ pub(crate) fn at_leaf_exclusive_now<'a, R>(
     Some((leaf, looked))
 }
 
-/// Returns the number of the leaf that the pages above name for `key`. The usual way down alone is taken, as by
-/// [`at_leaf`]: no page is read, and no latch is waited for.
-// Never inlined: otherwise its callers become so long that the compiler inlines their other parts no more.
+/// Returns the number of the leaf that the pages above name for `key`. Takes only the fast path of [`at_leaf`]: reads
+/// no page from the disk, and waits for no latch.
+// Never inlined: otherwise its callers become so long that the compiler does not inline their other parts.
 #[inline(never)]
 pub(crate) fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     let (mut number, mut level) = (ROOT, 0);
@@ -285,7 +285,8 @@ pub(crate) fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     None
 }
 
-/// Returns the child on the way to `key` of a page that needs a latch, and the child's level; of a leaf, the leaf.
+/// Returns the child on the way to `key` of a page that needs a latch, and the child's level. For a leaf, returns the
+/// leaf itself.
 #[inline(never)]
 fn child_now(pages: &Pages<'_>, number: u32, level: u8, key: &[u8]) -> Option<(u32, u8)> {
     let page = pages.shared_now(number, level, false)?;

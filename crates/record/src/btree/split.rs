@@ -142,8 +142,8 @@ fn page_lock(pages: &Pages<'_>, number: u32) -> Option<Mode> {
     held.filter(|mode| mode.covers(Mode::S))
 }
 
-/// Reserves room for [`takes_page_lock`], with no latch held (PROTOCOLS D11). The reservation covers one lock. If the
-/// root's second half finds no room, the split fails before it is logged.
+/// Reserves room for [`takes_page_lock`], with no latch held (PROTOCOLS D11). The reservation covers one lock. A split
+/// of the root needs two locks. If there is no room for the second lock, the split fails before it is logged.
 fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
     if page_lock(pages, number).is_some() {
         pages.change.managers.locks.reserve(pages.session(), pages.change.txn.locker())?;

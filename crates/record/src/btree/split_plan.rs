@@ -33,13 +33,13 @@ pub struct Incoming<'k> {
     pub is_new: bool,
 }
 
-/// Chooses where to split a page. Returns `None` if at no slot both parts would fit on a page, which is impossible for
-/// a page that this library wrote.
+/// Chooses where to split a page. Returns `None` if no slot divides the page into two parts that both fit on a page.
+/// This cannot happen to a page that this library wrote.
 pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     let count = node.count();
     let at_end = node.right().is_none() && incoming.is_new && incoming.slot == count;
     if at_end && node.is_leaf() && count != 0 {
-        // The page stays as it is, and the next one begins with the key.
+        // The page stays as it is, and the next page begins with the key.
         let used = (node.page_bytes() - node.header().slots_at()).saturating_sub(node.free_bytes());
         let separator = separator(node, count, incoming.key);
         if fits(node, count, used, 0, &separator) {
@@ -67,8 +67,8 @@ pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     best(node, (1..=last).map(cut).collect(), total, incoming.key)
 }
 
-/// As [`plan`], for a leaf of which about `bytes` of slots and cells stay. Also returns `None` if the leaf has one
-/// record.
+/// Like [`plan`], for a leaf on which about `bytes` bytes of slots and cells stay. Also returns `None` if the leaf has
+/// one record.
 pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
     let last = node.count().checked_sub(1)?;
     let size = |slot: usize| node.cell_bytes(slot) + SLOT_BYTES;
@@ -82,7 +82,7 @@ pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
 }
 
 /// Returns the cheapest cut for which both parts fit on a page. This is nearly always the first candidate, so the
-/// separators of the others are not computed.
+/// separators of the other candidates are not computed.
 fn best(node: &Node<'_>, mut cuts: Vec<Cut>, total: usize, arriving: &[u8]) -> Option<SplitPlan> {
     cuts.sort_by_key(|cut| (cut.cost, cut.at));
     cuts.into_iter().find_map(|Cut { at, left, .. }| {
@@ -122,8 +122,8 @@ fn fits(node: &Node<'_>, at: usize, left: usize, right: usize, separator: &[u8])
     let high = node.high().unwrap_or_default();
     let half = |low: &[u8], high: &[u8], cells: usize, bytes: usize| {
         let saved = Frame::prefix_bytes(low, high, page_bytes).saturating_sub(prefix);
-        // The first child of an inner page stores no key, so the prefix saves no bytes there. The estimate includes its
-        // whole old key, which is at most too large.
+        // The first child of an inner page stores no key, so the prefix saves no bytes there. The estimate includes
+        // this child's whole old key, so the estimate is never too small.
         let keys = if node.is_leaf() { cells } else { cells.saturating_sub(1) };
         bytes.saturating_sub(saved * keys) <= Frame::room(low, high, page_bytes)
     };

@@ -2,8 +2,8 @@
 //!
 //! PROTOCOLS T2. One log record unlinks a leaf without slots from its parent and both neighbours. The *left* neighbour
 //! takes over the leaf's key range, so that the lower bound of a page never changes while the page is in the tree. The
-//! unlinked page keeps its right link and gets a *deleted* mark. A session that is on the way to it starts again from
-//! the root. The page becomes free only when every tree operation that ran at the time of the unlinking has ended.
+//! unlinked page keeps its right link and gets a *deleted* mark. A session that is on the way to this page starts again
+//! from the root. The page becomes free only when every tree operation that ran at the time of the unlinking has ended.
 //! Until then the header of the left neighbour names the page, so a crash loses no page.
 //!
 //! A leaf that is the first child of its parent has no left neighbour under that parent. It stays in the tree, empty,
@@ -48,8 +48,8 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     };
     while is_first_child(access, gone, &separator)? {
         if !absorb::absorb(access, &separator, 1)? {
-            // An only child stays only for a short time, for example until the page that its parent's neighbour
-            // absorbed before is freed.
+            // An only child stays for a short time only. For example, it stays until a page is freed that the parent's
+            // neighbour absorbed earlier.
             if has_siblings(access, &separator)? {
                 access.database.note_staying(gone, lsn);
             }
@@ -187,8 +187,8 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
     }
 }
 
-/// Returns the unlinked pages, after a barrier on all processors if that is missing for a page: a session that has read
-/// an inner page without its latch may have a note of its visit that no other processor sees yet.
+/// Returns the unlinked pages. If a page was unlinked after the last barrier, first runs a barrier on all processors: a
+/// session that has read an inner page without its latch may have a note of its visit that no other processor sees yet.
 fn fenced(access: &Access<'_>) -> Vec<Unlinked> {
     // A copy: this thread holds no mutex while it works on shared memory.
     let known = access.database.unlinked().clone();

@@ -42,7 +42,7 @@ pub fn low_bits(hash: u64, bits: u32) -> u32 {
 /// have after the split.
 pub fn parent_of(new: u32) -> (u32, u32) {
     let bits = u32::BITS - new.leading_zeros();
-    // The first bucket has no parent, but a damaged page may ask for it.
+    // The first bucket has no parent, but a damaged page may lead to this call.
     (new.saturating_sub(1 << bits.saturating_sub(1)), bits)
 }
 

@@ -1,8 +1,8 @@
 //! Reads one record by its key, from one bucket. Usually this is one page.
 //!
-//! The lock has the key's name, as in a B-tree, and also protects the absence of the key. The session tries it while
-//! the bucket is latched. If another session holds it, the session releases the bucket, waits for the lock, and
-//! searches again.
+//! The lock has the key's name, as in a B-tree, and also protects the absence of the key. The session tries the lock
+//! while the bucket is latched. If another session holds the lock, the session releases the bucket, waits for the lock,
+//! and searches again.
 
 use libtp_buffer::SharedPage;
 use libtp_lock::LockName;
@@ -51,7 +51,7 @@ impl Access<'_> {
         }
     }
 
-    /// Reads a record for a caller that has entered the database.
+    /// Reads a record for a caller that has locked the database.
     pub(crate) fn hash_get<R>(
         &self,
         key: &[u8],

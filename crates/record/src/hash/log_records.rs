@@ -4,8 +4,8 @@
 //! format as for a B-tree (../btree/log_records.rs). Their codes differ, because undo searches for the key in another
 //! way. Byte tables: docs/formats/log.md.
 //!
-//! `page` is always a packed page identifier. The record has only the numbers of other pages of the same file; zero is
-//! no page.
+//! `page` is always a packed page identifier. Other fields name a page of the same file by its page number alone; zero
+//! means no page.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -43,14 +43,14 @@ body! {
         page: U64,
         /// 08: the header.
         header: U32,
-        /// 12: the page of the first bucket, the last of the file.
+        /// 12: the page of the first bucket, which is the last page of the new file.
         bucket: U32,
     }
 }
 
 body! {
-    /// Body of [`SPLIT`]; the cells that move follow. Roles: the first page of the giving bucket, the first page of the
-    /// new bucket, the header, the meta page if an extent begins.
+    /// Body of [`SPLIT`], followed by the cells that move. Roles: the first page of the giving bucket, the first page
+    /// of the new bucket, the header, the meta page if an extent begins.
     Split, 40 {
         /// 00: the first page of the giving bucket.
         page: U64,
@@ -66,17 +66,17 @@ body! {
         free_head: U32,
         /// 28: number of cells that move.
         count: U16,
-        /// 30: 1 if records may have stayed on further pages: both buckets are marked.
+        /// 30: 1 if both buckets get their marks, because further pages may have records that belong to the new bucket.
         is_marked: u8,
         /// 31: zero.
         unused: u8,
-        /// 32: the highest LSN of anything removed for good from the giving bucket's first page.
+        /// 32: the highest LSN of a record removed for good from the giving bucket's first page.
         deleter_lsn: U64,
     }
 }
 
 body! {
-    /// Body of [`MOVE`]; the slots that move and their cells follow. Roles: the source page, the target page.
+    /// Body of [`MOVE`], followed by the slots that move and their cells. Roles: the source page, the target page.
     Move, 24 {
         /// 00: the source page.
         page: U64,
@@ -86,7 +86,7 @@ body! {
         count: U16,
         /// 14: zero.
         unused: U16,
-        /// 16: the highest LSN of anything removed for good from the source page.
+        /// 16: the highest LSN of a record removed for good from the source page.
         deleter_lsn: U64,
     }
 }
@@ -100,7 +100,7 @@ body! {
         new: U32,
         /// 12: zero.
         unused: U32,
-        /// 16: the highest LSN of anything removed for good from any page of the giving bucket.
+        /// 16: the highest LSN of a record removed for good from any page of the giving bucket.
         deleter_lsn: U64,
     }
 }
@@ -130,11 +130,11 @@ body! {
         gone: U32,
         /// 12: the page after the removed page, zero for none.
         after: U32,
-        /// 16: the head of the free list before.
+        /// 16: the head of the free list before the removal.
         next: U32,
         /// 20: zero.
         unused: U32,
-        /// 24: the highest LSN of anything removed for good from the removed page.
+        /// 24: the highest LSN of a record removed for good from the removed page.
         deleter_lsn: U64,
     }
 }

@@ -1,6 +1,6 @@
-//! A bucket as the place of a record that changes: the hash file's part of a put (../btree/change.rs).
+//! The hash file's part of a put (../btree/change.rs): how the loop of puts latches, searches and changes a bucket.
 //!
-//! An insertion also locks the gap that it enters. Keys of a hash file have no neighbours, so its gaps are parts of the
+//! An insertion also locks the gap that it enters. A hash file has no neighbouring keys, so a gap is a part of the
 //! space of hashes (`scan`). A transaction that has scanned a gap has locked it. An insertion locks the gap in `IX` for
 //! an instant (PROTOCOLS K1).
 
@@ -60,7 +60,7 @@ impl<'a> Leaf<'a> for ChangedBucket<'a> {
         bucket_page(pages, number, page).map(|page| *page)
     }
 
-    /// Finds the first page of the bucket that has room.
+    /// Finds the bucket's first page with room for the record.
     fn way_in(
         &self,
         wanted: &RecordChange<'_, 'a, Self>,

@@ -1,4 +1,4 @@
-//! The redo of each log record of a hash file on each page it names. Pure.
+//! The redo of each log record of a hash file, on each page that the log record names. Pure.
 //!
 //! Changes of one record are redone as on a leaf of a B-tree (../btree/redo.rs), because the pages have the same
 //! layout.
@@ -149,7 +149,7 @@ fn key_of(cell: &Cell<'_>) -> Vec<u8> {
     }
 }
 
-/// Writes a page again with `cells`, which are in key order, merged into its own.
+/// Merges `cells` with the page's own cells, and writes the page again. `cells` are in key order.
 fn merge(page: &mut PageMut<'_, '_>, cells: &[Cell<'_>]) -> Redone {
     let old = page.bytes().to_vec();
     let there = BucketPage::over(&old).ok_or_else(|| Damage("it is not a page of a bucket".into()))?;

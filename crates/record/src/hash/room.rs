@@ -1,8 +1,9 @@
 //! Makes room in a bucket: removes ghosts and slack, moves a growing record to another page, extends the chain by a
 //! page.
 //!
-//! The conditions are as in a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that there is no gap for each
-//! key. Each action is redo-only, and is not undone even if the transaction that needed it aborts.
+//! Ghosts, slack and replaced chains are removed under the conditions of a B-tree (../btree/ghosts.rs; PROTOCOLS K1,
+//! S3, T4), except that keys of a hash file have no gaps of their own. Each action is redo-only: it is kept even if the
+//! transaction that needed the room aborts.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use libtp_log::Lsn;
@@ -45,8 +46,8 @@ pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<(
         return Ok(());
     }
     extend(access, incoming.hash)?;
-    // Every session profits from the split, so its error is not returned here: a session that needs it gets the error
-    // again.
+    // The incoming record does not need the split, so an error of the split is not returned here. A session that needs
+    // the split gets the error again.
     let _ = split::split_next(&access.buckets());
     Ok(())
 }
@@ -131,7 +132,7 @@ fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     Err(pages.corrupt(HEADER_PAGE, "ghosts could not be removed"))
 }
 
-/// Logs and makes the move of some slots from one page to another. Both pages are latched.
+/// Moves the records at some slots from one page to another, with a log record. Both pages are latched.
 pub(crate) fn move_cells<'a>(
     pages: &Pages<'a>,
     (from_number, from): (u32, &mut ExclusivePage<'a>),
@@ -201,7 +202,8 @@ fn relocate_latched<'a>(
     // The record moves with its cell. The growth then makes a second, larger cell on the new page.
     let need = SLOT_BYTES + node.cell_bytes(slot) - room + incoming.bytes.max(room);
     let HeldPage::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
-    // Only the record's page is latched, so the other pages are tried in the chain's order.
+    // The record is on a further page. The bucket's first page is tried first, then the other further pages in the
+    // chain's order.
     let own = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     if need <= own.free_bytes() {
         let (from, page) = match &mut which {
@@ -276,7 +278,7 @@ fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
 /// The outcome of an attempt to extend a chain.
 pub(crate) enum Extended {
     Done,
-    /// A page that is not in memory.
+    /// The chain has a page that is not in memory.
     Read(u32),
     /// Another session has taken the page.
     Taken,

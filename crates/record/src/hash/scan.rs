@@ -6,7 +6,8 @@
 //!
 //! The cursor copies the keys of a range, and then reads the record of each key. Each range is in one *gap*, which is a
 //! sixteenth of all hashes. The cursor locks the gap first, so that no other transaction inserts a key into a part that
-//! was copied. It also copies the keys of ghosts, so it waits for a running transaction that has deleted a record.
+//! was copied. The cursor also copies the keys of ghosts, so that it waits for a running transaction that has deleted a
+//! record.
 
 use libtp_buffer::{FileId, SharedPage};
 use libtp_lock::{LockName, Mode};
@@ -22,7 +23,7 @@ use crate::locking::{Access, Purpose};
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The number of low hash bits that are the number of a gap.
+/// The low bits of a hash are the number of its gap: this many bits.
 const GAP_BITS: u32 = 4;
 
 /// Returns the gap that a new key with this hash enters.
@@ -120,7 +121,7 @@ impl Walk for HashWalk<'_> {
         self.go_or_stay(place_of(key), |walk| {
             walk.access.check_hash()?;
             walk.copy_from(place_of(key))?;
-            // The values of passed keys are not read.
+            // The values of the keys before `key` are not read.
             walk.keys.retain(|other| is_behind(other, key));
             walk.go_next()
         })

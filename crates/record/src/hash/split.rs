@@ -5,8 +5,8 @@
 //! giving bucket has further pages, both buckets are marked. While they are marked, a search for a key of the new
 //! bucket also searches the giving bucket's pages. The records of each further page move in another action, and empty
 //! pages are removed from the chain. The last action removes the marks. A session that needs room in a marked bucket,
-//! or would split it, first finishes the present split. So if the splitting session dies, the next such session
-//! finishes its work.
+//! or wants to split a marked bucket, first finishes the present split. In this way other sessions finish the split of
+//! a session that died.
 //!
 //! The session holds only the latches of the two buckets and, for the first action, the header's latch.
 
@@ -34,8 +34,8 @@ fn slots_of(node: &BucketPage<'_>, bucket: u32, bits: u32) -> Vec<usize> {
     (0..node.count()).filter(|&slot| low_bits(hash_of(node.key(slot)), bits) == bucket).collect()
 }
 
-/// Adds a bucket to the file, unless another session adds one at this moment, or the file has the largest possible
-/// number of buckets.
+/// Adds a bucket to the file. Does nothing if another session adds the same bucket at this moment, or if the file has
+/// the largest possible number of buckets.
 pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;
@@ -74,8 +74,8 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             finish(buckets, giving)?;
             continue;
         }
-        // The latch is only tried: if an extent begins with the page, another session may have latched the page, and
-        // wait for a page that we have latched.
+        // A wait for the latch could become a deadlock: if an extent begins with the page, another session may have
+        // latched it and may wait for a page that we have latched. So the latch is only tried.
         let Some(mut fresh) = new_pin.try_exclusive(rank(0)) else {
             drop(old);
             wait_for_new(&new_pin);
@@ -134,11 +134,11 @@ enum Step {
     Finished,
     /// The records of one more page were moved.
     Further,
-    /// A page that is not in memory.
+    /// A chain has a page that is not in memory.
     Read(u32),
     /// The new bucket needs another page.
     Extend,
-    /// The new bucket needs another candidate page: the last one was taken.
+    /// The new bucket needs another candidate page, because the last candidate was taken.
     Taken,
 }
 
@@ -257,7 +257,7 @@ fn move_on<'a>(
     })
 }
 
-/// Refuses a page that is already latched: chains of two buckets lead to it.
+/// Refuses a page that this session has already latched: the chains of two buckets lead to it.
 fn refuse_latched(pages: &Pages<'_>, number: u32, latched: u32) -> Result<()> {
     match number == latched {
         true => Err(pages.corrupt(number, "the pages of two buckets lead to it")),

@@ -135,7 +135,7 @@ fn bits_of(bucket: u32, buckets: u32) -> u32 {
     wide + u32::from(is_split)
 }
 
-/// Checks that every giving bucket has a taking bucket, and the reverse.
+/// Checks that every giving bucket has a taking bucket, and every taking bucket a giving bucket.
 fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, ListBits)]) {
     for &(bucket, mark) in marked {
         let has_other = match mark {

@@ -221,7 +221,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Stores the nodes of a path whose last node was changed. Each node gets the new state of the node below.
+    /// Stores the nodes of a path whose last node was changed. Each node gets the new count of the child on the path.
     fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: ChangeKind) -> Result<()> {
         while let Some(mut step) = steps.pop() {
             let Some(above) = steps.last_mut() else { return self.store_root(head, step) };
@@ -246,7 +246,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Stores the root, or its successor.
+    /// Stores the root, or the node that becomes the root in its place.
     fn store_root(&self, head: &mut Head, mut step: Step) -> Result<()> {
         if let Some(right) = self.split(head, &mut step)? {
             self.store_node(step.id, &step.node)?;

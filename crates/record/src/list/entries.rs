@@ -128,7 +128,7 @@ impl TextNotes {
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TextNote {
-    /// 00: the text's length in bytes, with the end of the last record.
+    /// 00: the text's length in bytes, including the end of the last record.
     pub bytes: U64,
     /// 08: the FNV-1a hash of the text's bytes.
     pub hash: U64,
@@ -215,9 +215,9 @@ impl Node {
         (page_bytes / NODES_PER_PAGE - NODE_HEAD_BYTES) / child_bytes
     }
 
-    /// Returns the child with the record that is after the first `index` records of this node, and the number of the
-    /// child's records before this record. If `index` is the number of all records, returns the place after the last
-    /// child's records.
+    /// Finds the record after the first `index` records of this node. Returns the index of the child that has the
+    /// record, and the number of the child's records before the record. If `index` is the number of all records,
+    /// returns the place after the last record.
     pub(crate) fn place(&self, index: u64) -> (usize, u64) {
         let mut before = 0;
         for (at, child) in self.children.iter().enumerate() {

@@ -29,7 +29,7 @@ pub enum Now {
 }
 
 impl Seen {
-    /// Returns the ids seen before the record, the record's own id, and the ids seen after it.
+    /// Returns the leaf's ids before the record, the record's own id, and the leaf's ids after the record.
     fn ids(&self) -> Option<(&[u64], u64, &[u64])> {
         let at = usize::try_from(self.number.checked_sub(self.stretch.first)?).ok()?;
         let (before, rest) = self.stretch.ids.split_at_checked(at)?;
@@ -72,10 +72,11 @@ fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> 
 }
 
 impl Access<'_> {
-    /// Returns the present place of a record seen earlier. The place of a deleted record is after the nearest existing
-    /// record that was seen before it, so that the cursor next returns a record inserted there. If there is no such
-    /// record, the place is before the nearest existing record that was seen after it. If all seen records were
-    /// deleted, the place is the old number.
+    /// Returns the present place of a record seen earlier. If the record was deleted, other records of its old leaf
+    /// give the place. The place is after the nearest existing record with a lower old number, so that the cursor next
+    /// returns a record inserted there. If all these records were deleted, the place is the list's beginning if the old
+    /// leaf was the first leaf, and otherwise before the nearest existing record with a higher old number. If all
+    /// records of the old leaf were deleted, the place is the old number.
     ///
     /// # Errors
     /// As [`Access::list_count`].

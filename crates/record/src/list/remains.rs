@@ -32,7 +32,7 @@ impl Remains {
         self.root = Head::of(bytes).map(|head| head.root.get());
     }
 
-    /// Notes a node, unless it is impossible.
+    /// Notes a node. Ignores bytes that are no valid node.
     pub fn node(&mut self, id: u64, bytes: &[u8]) {
         if let Some(node) = Node::of(bytes) {
             self.nodes.insert(id, node);
@@ -51,8 +51,8 @@ impl Remains {
         if let Some(root) = self.root {
             walk.below(root, None, &mut known);
         }
-        // The pieces to put after each placed record, by the id of each piece's first record. Key 0 has the pieces that
-        // come before all placed records.
+        // For each placed record, the pieces that come after it, sorted by the id of each piece's first record. Key 0
+        // has the pieces that come before all placed records.
         let mut behind: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
         let in_place = walk.placed.clone();
         let mut put = |piece: Vec<u64>| {
@@ -92,7 +92,7 @@ struct Walk<'r> {
 }
 
 impl Walk<'_> {
-    /// Appends the records below a node, in order, that were found and not placed before.
+    /// Appends, in order, those records below a node that were found and are not yet placed.
     fn below(&mut self, id: u64, level: Option<u8>, ids: &mut Vec<u64>) {
         let Some(node) = self.remains.nodes.get(&id) else { return };
         // The level of each child is one lower, so the recursion ends even for damaged nodes.
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_a_lost_leaf_come_behind_the_records_with_the_next_lower_ids() {
+    fn records_of_a_lost_leaf_come_after_the_records_with_the_next_lower_ids() {
         let mut remains = whole();
         remains.nodes.remove(&13);
         assert_eq!(order(&remains), (vec![1, 2, 3, 9, 4, 5, 6, 7, 8], 3));

@@ -57,7 +57,7 @@ impl Counting<'_, '_> {
         }))
     }
 
-    /// Checks a node with the expected level, if known, and the expected count.
+    /// Compares a node with the expected count and, if it is known, the expected level.
     fn node(&mut self, id: u64, level: Option<u8>, count: u64) -> Result<()> {
         if !self.nodes.insert(id) {
             self.findings.push(format!("two nodes or two places of a node lead to node {id} of the list"));

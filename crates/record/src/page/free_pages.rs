@@ -15,7 +15,8 @@ use libtp_txn::Damage;
 
 /// The meta page's number.
 pub const META_PAGE: u32 = 1;
-/// The first page an access method may use: the root of a B-tree, the first records of a recno file.
+/// The first page that an access method may use: the root of a B-tree, the header of a hash file, or the first records
+/// of a recno file.
 pub const FIRST_PAGE: u32 = 2;
 
 const AT: usize = 32;

@@ -58,7 +58,7 @@ body! {
     FreePage, 16 {
         /// 00: the page that becomes free and the head of the free list.
         page: U64,
-        /// 08: the head of the free list before.
+        /// 08: the head of the free list before the page was freed.
         next: U32,
         /// 12: zero.
         unused: U32,

@@ -97,8 +97,8 @@ impl<'p> Node<'p> {
         Some(Node { page: Slotted::over(page)?, level })
     }
 
-    /// Reads a page that holds records in key order: of a B-tree, or of a bucket of a hash file, which has the same
-    /// fields and cells. Returns `None` for another page.
+    /// Reads a page that holds records in key order: a page of a B-tree, or a page of a hash file's bucket, which has
+    /// the same fields and cells. Returns `None` for a page of another kind.
     #[inline]
     pub fn over_records(page: &'p [u8]) -> Option<Node<'p>> {
         if page_header::kind(page) == PageKind::Hash as u8 {
@@ -107,7 +107,8 @@ impl<'p> Node<'p> {
         Node::over(page)
     }
 
-    /// Returns the highest LSN of anything removed from the page for good: ghosts, and replaced values (PROTOCOLS S3).
+    /// Returns the highest LSN of the ghosts and replaced values that were removed from the page for good (PROTOCOLS
+    /// S3).
     pub fn deleter_lsn(&self) -> Lsn {
         page_header::deleter_lsn(self.page.bytes())
     }
@@ -171,8 +172,8 @@ impl<'p> Node<'p> {
         self.page.lower_bound::<false>(key, self.cell_head(), self.first_key(), 0)
     }
 
-    /// As [`Node::find`] without the flag, for a caller that knows that all slots before `near` are below the key. Fast
-    /// if the slot is `near` or one of the next few slots.
+    /// Returns the slot that [`Node::find`] returns. The caller knows that the keys of all slots before `near` are
+    /// below `key`. The search is fast if the slot is `near` or one of the next few slots.
     #[inline]
     pub fn find_near(&self, key: &[u8], near: usize) -> usize {
         self.page.lower_bound::<true>(key, self.cell_head(), self.first_key(), near).0

@@ -1,8 +1,8 @@
 //! Writes a B-tree page as a whole: a new page, or a page that is compacted, split, or gets other fences.
 //!
 //! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs are copied, unless the caller changes
-//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that doing and redoing give the same image. A leaf that keeps all
-//! its cells and gets a high key keeps the cells in their places ([`close`]).
+//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that doing and redoing give the same image. If a leaf keeps all
+//! its cells and gets another high key, the cells stay in their places ([`close`]).
 
 use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
@@ -14,7 +14,8 @@ use libtp_buffer::PageMut;
 use libtp_txn::Damage;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The stored low fence has at most the page size divided by this number: it is needed only for the common prefix.
+/// The stored low fence has at most as many bytes as the page size divided by this number: it is needed only for the
+/// common prefix.
 const LOW_PART: usize = 16;
 
 /// Everything about a B-tree page except its cells.
@@ -280,9 +281,10 @@ pub fn rebuild(
     writer.finish()
 }
 
-/// Gives a page that keeps all its cells another frame with the same low fence. Where the fences now share more bytes,
-/// the keys lose these bytes, which become garbage: the cells stay in their places. Gives the page as many free bytes as
-/// [`rebuild`] does, which writes the page if the slots have no room behind the new fences, or if it is no leaf.
+/// Gives a page another frame with the same low fence. All cells stay in their places. If the new fences share more
+/// bytes than the old fences, the keys lose these bytes, and the bytes become garbage. If the slots have no room after
+/// the new fences, or if the page is no leaf, [`rebuild`] writes the page instead. The page has the same number of free
+/// bytes after both ways.
 ///
 /// # Errors
 /// The page is no B-tree page, its cells contradict its header, or the result does not fit.
@@ -315,13 +317,13 @@ pub fn close(page: &mut PageMut<'_, '_>, frame: &Frame) -> Result<(), Damage> {
     let length = page.bytes().len();
     let bytes = page.range(0..length);
     let mut cut_bytes = 0;
-    // The last slot first: each slot moves up, to a place that no slot needs any more.
+    // The loop begins with the last slot, because each slot moves up, to bytes whose old slot was already read.
     for index in (0..count).rev() {
         let slot = Slot::read_from_bytes(&bytes[old_at + SLOT_BYTES * index..][..SLOT_BYTES]);
         let mut slot = slot.map_err(|_| damaged())?;
         let (at, key_bytes) = (usize::from(slot.offset.get()), usize::from(slot.key_bytes.get()));
         let cell = bytes.get_mut(at..at + LEAF_CELL_HEAD + key_bytes).ok_or_else(damaged)?;
-        // Only a key that a wild store has shortened has fewer bytes.
+        // A key has fewer than `cut` bytes only if a wild store has shortened it.
         let cut = cut.min(key_bytes);
         cut_bytes += cut;
         let head = *cell.first_chunk::<LEAF_CELL_HEAD>().ok_or_else(damaged)?;

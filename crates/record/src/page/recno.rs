@@ -113,7 +113,7 @@ impl<'p> RecnoPage<'p> {
         (end <= page.len()).then_some(this)
     }
 
-    /// Returns the first eight bytes of the header with another count of used slots.
+    /// Returns the first eight bytes of the header, with `used` as the count of used slots.
     #[inline]
     pub fn with_used(&self, used: u32) -> [u8; 8] {
         let [count, length] = [used.to_le_bytes(), self.header.record_bytes.get().to_le_bytes()];
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_fills_a_page_at_most() {
+    fn a_record_is_not_empty_and_fits_on_a_page() {
         assert!(Arithmetic::new(4096, 0).is_none());
         assert_eq!(Arithmetic::new(4096, 4040).unwrap().per_page, 1);
         assert!(Arithmetic::new(4096, 4041).is_none());

@@ -33,7 +33,7 @@ impl RecordFlags {
         RecordFlags(self.0 | other.0)
     }
 
-    /// Returns these bits without those of `other`.
+    /// Returns these bits without the bits of `other`.
     #[inline]
     pub fn without(self, other: RecordFlags) -> RecordFlags {
         RecordFlags(self.0 & !other.0)
@@ -58,7 +58,7 @@ pub fn pack_lsn(lsn: Lsn, flags: RecordFlags) -> u64 {
     (u64::from(flags.0) << LSN_BITS) | lsn.raw()
 }
 
-/// Returns the record LSN that is stored in a log record divided by eight.
+/// Returns a record's LSN. Log records store an eighth of the LSN: `eighth`.
 ///
 /// # Errors
 /// No log can reach that LSN: it has too many bits.
@@ -69,8 +69,8 @@ pub fn lsn_of_eighth(eighth: u64) -> Result<Lsn, Damage> {
     Err(Damage(format!("the log record names LSN 8 * {eighth} as an earlier LSN, which no log reaches")))
 }
 
-/// Unpacks the word. An LSN is a multiple of eight, and log records store it divided by eight. So the lowest three
-/// bits, which only a damaged word has, are ignored.
+/// Unpacks the word. An LSN is a multiple of eight, and log records store it divided by eight. So the lowest three bits
+/// are ignored: they are zero except in a damaged word.
 #[inline]
 pub fn unpack_lsn(word: u64) -> (Lsn, RecordFlags) {
     let [.., top] = word.to_le_bytes();
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_lsn_of_a_damaged_word_is_one_that_a_log_record_can_hold() {
+    fn the_lsn_of_a_damaged_word_can_be_stored_in_a_log_record() {
         let (lsn, flags) = unpack_lsn(0x0100_0000_0000_100D);
         assert_eq!((lsn, flags), (Lsn::new(0x1008), RecordFlags::GHOST));
         assert_eq!(lsn_of_eighth(lsn.raw() / 8), Ok(lsn));

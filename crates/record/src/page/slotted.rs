@@ -55,7 +55,7 @@ pub struct SlottedHeader {
     pub heap_start: U32,
     /// 48: bytes of the heap that belong to no cell.
     pub garbage_bytes: U32,
-    /// 52: bytes that every key begins with, not repeated in the cells.
+    /// 52: bytes of the common prefix, which every key begins with and no cell repeats.
     pub prefix_bytes: U16,
     /// 54: bytes of the low fence, which may be truncated; it is after the high key.
     pub low_bytes: U16,
@@ -126,22 +126,22 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(four)
 }
 
-/// As [`head_of`], for the bytes of a key from `at` on, which is at most a few kilobytes.
+/// As [`head_of`], for the bytes of a key from `at` on. `at` is at most a few kilobytes.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // of `at`, and of a number whose high half is zero
 pub(crate) fn head_at(key: &[u8], at: usize) -> u32 {
-    // The four bytes lie in the eight bytes from `at` on, or in the key's last eight bytes.
+    // The four bytes are in the eight bytes from `at` on, or in the key's last eight bytes.
     let Some(last) = key.len().checked_sub(8) else { return head_of_short(key, at) };
     let start = at.min(last);
     let eight = key.get(start..).and_then(|rest| rest.first_chunk::<8>()).map_or(0, |eight| u64::from_be_bytes(*eight));
     (eight.checked_shl(8 * (at - start) as u32).unwrap_or(0) >> 32) as u32
 }
 
-/// As [`head_at`], of a key of less than eight bytes.
+/// As [`head_at`], for a key of less than eight bytes.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // of `at`
 fn head_of_short(key: &[u8], at: usize) -> u32 {
-    // In the key's last four bytes, unless it has more behind `at`.
+    // If the key has at most four bytes from `at` on, they are in its last four bytes.
     let last = key.len().wrapping_sub(4);
     match key.last_chunk::<4>() {
         Some(four) if at >= last => u32::from_be_bytes(*four).checked_shl(8 * (at - last) as u32).unwrap_or(0),
@@ -149,7 +149,7 @@ fn head_of_short(key: &[u8], at: usize) -> u32 {
     }
 }
 
-/// Whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
+/// Returns whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
 #[inline]
 pub fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (key.first_chunk::<8>(), bound.first_chunk::<8>()) {
@@ -197,7 +197,7 @@ pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.len() - x.len() + x.iter().zip(y).take_while(|(x, y)| x == y).count()
 }
 
-/// A key in two pieces: the page stores the first once, and the cell stores the second.
+/// A key in two pieces. The page stores the first piece once for all keys, and the cell stores the second piece.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitKey<'k> {
     /// The common prefix.
@@ -372,7 +372,7 @@ impl<'p> Slotted<'p> {
         }
         let (prefix, skip) = (usize::from(self.header.prefix_bytes.get()), usize::from(self.header.skip_bytes.get()));
         // Heads skip bytes that all keys of the page share. The search assumes that `key` has these bytes, too.
-        // Afterwards it compares them with the bytes of the found cell, which the caller probably needs anyway.
+        // Afterwards it compares these bytes of `key` with the found cell, which the caller probably needs anyway.
         let head = head_at(key, prefix + skip);
         let is_below = |slot: &Slot| slot.head.get() < head;
         let nearest = NEAR.then(|| near.saturating_sub(first)).and_then(|near| {
@@ -397,7 +397,8 @@ impl<'p> Slotted<'p> {
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
     }
 
-    /// Whether a search key, which begins with the common prefix, is above all keys of the page. False is not certain.
+    /// Returns true if a search key is certainly above all keys of the page. After false, it may be above them or not.
+    /// The search key begins with the common prefix.
     #[inline]
     pub fn is_above_all(&self, key: &[u8], cell_head: usize) -> bool {
         let Some(last) = self.slots.last() else { return true };
@@ -406,8 +407,8 @@ impl<'p> Slotted<'p> {
             && (skip == 0 || self.compare_skipped(key, (prefix, skip), last, cell_head) == Ordering::Equal)
     }
 
-    /// Compares the bytes that heads skip, in a search key and in a slot's key. All keys of the page share them. Up to
-    /// eight bytes of a longer key, or four of a short one, are compared at once.
+    /// Compares a search key and a slot's key in the bytes that heads skip. All keys of the page share these bytes. Up
+    /// to eight skipped bytes of a long key, or up to four of a short key, are compared at once.
     #[inline]
     fn compare_skipped(&self, key: &[u8], (prefix, skip): (usize, usize), slot: &Slot, cell_head: usize) -> Ordering {
         let suffix = key.get(prefix..).unwrap_or_default();
@@ -436,7 +437,7 @@ impl<'p> Slotted<'p> {
         compare_short(suffix.get(..skip).unwrap_or(suffix), common)
     }
 
-    /// Searches the slots from `base` on whose head is equal to `head`, by the bytes after the head.
+    /// Searches among the slots with the head `head`, which begin at `base`, by the bytes after the head.
     #[inline]
     fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
         // The run of equal heads is nearly always one slot long.
@@ -447,7 +448,7 @@ impl<'p> Slotted<'p> {
         }
     }
 
-    /// Compares a slot's key with a search key of the same head.
+    /// Compares a slot's key with a search key that has the same head.
     #[inline]
     fn compare_behind_head(&self, slot: &Slot, rest: &[u8], cell_head: usize) -> Ordering {
         let skip = usize::from(self.header.skip_bytes.get());
@@ -515,8 +516,8 @@ impl<'p> Slotted<'p> {
     }
 }
 
-/// Returns how many of `shared` bytes heads skip. A search must compare skipped bytes in a cell, so heads do not skip
-/// only a few bytes.
+/// Returns the number of bytes that heads skip if all keys share `shared` bytes. A search must compare the skipped
+/// bytes in a cell, so heads skip several bytes or no byte.
 pub fn worth_skipping(shared: usize) -> usize {
     const SKIP_MIN: usize = 3;
     if shared < SKIP_MIN {

@@ -1,7 +1,7 @@
 //! Locks, copies and stores a page that the program changes.
 //!
-//! The program never holds a latch, and none of its functions runs under one (PROTOCOLS D12): it works on a copy. A
-//! changed copy is stored only if the page's LSN equals the copy's LSN.
+//! The program never holds a latch, and no function of the program runs under a latch (PROTOCOLS D12): the program
+//! works on a copy. A changed copy is stored only if the page's LSN equals the copy's LSN.
 //!
 //! Locks: a page is read under S, and may be changed in any way under X. A change of a type with an undo function of
 //! the program takes IX. Several transactions can make such changes at the same time. A transaction that reads or
@@ -151,7 +151,7 @@ impl Access<'_> {
     /// Makes a change by the redo function of the program's type, and logs the change.
     ///
     /// # Errors
-    /// The function refuses, and nothing was changed; otherwise as [`Access::page_put`] and [`Access::page_lock`].
+    /// The function refuses the change; otherwise as [`Access::page_put`] and [`Access::page_lock`].
     pub fn page_apply(&self, number: u32, known: &ApplicationType, argument: &[u8]) -> Result<Lsn> {
         let is_logical = known.undo.is_some();
         let typed = self.typed(number, Some(known), argument, is_logical)?;

@@ -26,7 +26,7 @@ pub const ARGUMENT_BYTES_MAX: usize = 64 << 10;
 pub const LOGICAL: u8 = 1;
 
 body! {
-    /// Body of [`CHANGE`]; the type's name, the argument, the bytes before and the bytes after follow.
+    /// Body of [`CHANGE`], followed by the type's name, the argument, the old bytes and the new bytes.
     Change, 24 {
         /// 00: the page.
         page: U64,
@@ -48,11 +48,11 @@ body! {
 }
 
 body! {
-    /// Body of [`RESTORE`]; the bytes follow.
+    /// Body of [`RESTORE`], followed by the bytes that are restored.
     Restore, 16 {
         /// 00: the page.
         page: U64,
-        /// 08: the offset on the page at which they are stored.
+        /// 08: the offset on the page at which the bytes are stored.
         at: U16,
         /// 10: number of bytes that follow.
         bytes: U16,

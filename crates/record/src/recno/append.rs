@@ -1,10 +1,10 @@
 //! Appends: a record gets the next number.
 //!
 //! The next number is the number of the first unused slot of the last page. It is found and used under the page's
-//! latch, so appending transactions wait for each other only for nanoseconds, and never for each other's locks. An
-//! append skips a number if another transaction has locked it when it read the number and found no record. It does not
-//! skip the number if its own transaction has read to the end: the transaction could later find a record there. Numbers
-//! of aborted transactions stay empty.
+//! latch, so appending transactions wait for each other only for nanoseconds, and never for each other's locks. Another
+//! transaction may have locked the number, because it read the number and found no record. Then the append skips the
+//! number. But if the append's own transaction has read to the end, the append waits for the lock, because its
+//! transaction could later find a record there. Numbers of aborted transactions stay empty.
 //!
 //! The meta page has the number of the last page; a process keeps a copy.
 //!
@@ -27,7 +27,7 @@ use crate::recno::log_records::{changed, StartPage, PUT, START_PAGE};
 use crate::recno::redo::{self, Seat};
 use crate::{Error, Result};
 
-/// The outcome of an attempt at the last page.
+/// The outcome of an attempt to append to the last page.
 enum Attempt {
     Done(u64),
     /// The record is appended, and the page is half full.

@@ -1,6 +1,6 @@
 //! Reads one record by its number.
 //!
-//! The number is the name of the record's lock, also if there is no record. So a get that finds no record also protects
+//! The number is the name of the record's lock, even if there is no record. So a get that finds no record also protects
 //! the absence of the record.
 
 use libtp_buffer::SharedPage;
@@ -23,7 +23,7 @@ impl<'a> Access<'a> {
     pub(crate) fn recno_page<'p>(&self, number: u32, page: &'p [u8]) -> Result<RecnoPage<'p>> {
         match RecnoPage::over(page) {
             Some(recno) if recno.record_bytes() == self.database.arithmetic().record_bytes => Ok(recno),
-            _ => Err(self.pages.corrupt(number, "it is not the recno page it should be")),
+            _ => Err(self.pages.corrupt(number, "it is not a recno page with records of the file's length")),
         }
     }
 

@@ -24,7 +24,7 @@ pub const RESTORE: u16 = 67;
 pub const START_PAGE: u16 = 68;
 
 body! {
-    /// Body of [`RESTORE`]; the restored bytes follow; no bytes for a ghost.
+    /// Body of [`RESTORE`], followed by the restored bytes; for a ghost, no bytes follow.
     Restore, 24 {
         /// 00: the page.
         page: U64,
@@ -53,7 +53,7 @@ body! {
     }
 }
 
-/// Returns the change of a slot to the record `after`, or to a ghost for `None`.
+/// Returns the change that stores the record `after` in a slot. If `after` is `None`, the slot becomes a ghost.
 #[inline]
 pub fn changed<'c, 'b>(page: u64, slot: usize, before: &Slot<'c>, after: Option<&'b [u8]>) -> Changed<'c, 'b> {
     let (middle, flags_after) = match after {

@@ -44,7 +44,7 @@ impl Access<'_> {
         self.recno_change(number, None)
     }
 
-    /// Refuses a record of another length than the file's.
+    /// Refuses a record that does not have the length of the file's records.
     #[inline]
     pub(crate) fn check_record(&self, record: &[u8]) -> Result<()> {
         self.check_recno()?;
@@ -129,9 +129,9 @@ impl Access<'_> {
         granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))
     }
 
-    /// Returns the locks on the numbers of `slots` that must be taken first, if the transaction has read to the end.
-    /// After a record with a higher number, these slots are below the last used slot, and the lock on the end gap no
-    /// longer protects them.
+    /// Returns the locks on the numbers of `slots` that the transaction must take before it stores a record with a
+    /// higher number. Returns no locks if the transaction has not read to the end. Once the record is stored, these
+    /// slots are below the last used slot, and the lock on the end gap does not protect them.
     fn passed_unlocked(&self, page: u32, slots: Range<usize>, granularity: Option<Granularity>) -> Vec<LockName> {
         if slots.is_empty() || !self.has_read_to_end(granularity) {
             return Vec::new();

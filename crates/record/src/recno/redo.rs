@@ -1,4 +1,4 @@
-//! The redo of each log record of a recno file on each page it names. Pure.
+//! The redo of each log record of a recno file, on each page that the log record names. Pure.
 
 use crate::changed::Changed;
 use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
@@ -39,7 +39,7 @@ pub(crate) struct Seat {
     at: usize,
     /// The bytes of a record.
     length: usize,
-    /// The first bytes of the page's header with the slot counted as used, if the slot was never used.
+    /// For a slot that was never used: the first bytes of the page's header, which count the slot as used.
     header: Option<[u8; 8]>,
 }
 
@@ -77,8 +77,8 @@ pub(crate) fn store(page: &mut PageMut<'_, '_>, seat: Seat, lsn_and_flags: u64, 
         }
         return Ok(());
     }
-    // The slot's number determines the place. The LSN is stored first: a reader that finds it takes the bytes from the
-    // log (PROTOCOLS S2). The count of used slots is compared by readers, so it is stored in one piece, as the last.
+    // The slot's number determines the place. The LSN is stored first: a reader that finds the new LSN takes the bytes
+    // from the log (PROTOCOLS S2). The count of used slots is stored last and in one piece, because readers compare it.
     let (word, put) = (Store::Bytes(at, &word), Store::Bytes(bytes_at + offset, put));
     match header {
         Some(header) => page.again([word, put, Store::Whole(HEADER_AT, header)]),

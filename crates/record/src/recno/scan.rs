@@ -153,7 +153,7 @@ impl NumberWalk<'_> {
             access.lock(lock_names::end_gap(access.database.id()), Mode::S)?;
         }
         let tail = access.recno_tail()?;
-        // The walk has passed the numbers from here on.
+        // The walk has passed the number `at` and all higher numbers.
         let mut at = number.min(end(tail));
         let low = *self.numbers.start();
         while tail != 0 && at > low {

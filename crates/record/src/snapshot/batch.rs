@@ -126,7 +126,7 @@ thread_local! {
     static KEPT: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
 }
 
-/// A batch whose buffers return to the thread when it is dropped. An empty value has no buffers yet.
+/// A batch whose buffers return to the thread when it is dropped. The default has no buffers yet.
 #[derive(Default)]
 pub(super) struct LentBatch(Option<Box<Batch>>);
 

@@ -1,8 +1,8 @@
 //! A B-tree as a snapshot shows it: one record by its key, and a cursor.
 //!
 //! A cursor copies the shown records of a whole leaf at a time, and holds no latch between two leaves. The copy stays
-//! valid when the leaf changes. The cursor finds the next leaf by its lower bound (to the right), or as in PROTOCOLS T3
-//! (to the left).
+//! valid when the leaf changes. The cursor finds the right neighbour of a leaf by the neighbour's lower bound, and the
+//! left neighbour as PROTOCOLS T3 describes.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ use crate::pages::ROUNDS_MAX;
 use crate::shortcuts::Name;
 use crate::Result;
 
-/// The number of records up to which single copies take no longer than a copy of the whole page.
+/// The largest number of records whose single copies take no longer than a copy of the whole page.
 const SINGLE_COPIES_MAX: usize = 16;
 /// The number of bytes that are reserved for each record's key and value. Longer records allocate more.
 const RESERVED_BYTES: usize = 128;
@@ -79,8 +79,8 @@ impl<'a> SnapshotAccess<'a> {
         }
     }
 
-    /// Reads a record as [`SnapshotAccess::btree_get`] on a leaf that the caller's visit of the tree has found for the
-    /// key. Returns false, and has read nothing, if the shown version is not on the leaf.
+    /// As [`SnapshotAccess::btree_get`], for a leaf that the caller has found for the key in its visit of the tree.
+    /// Returns false, and has read nothing, if the shown version is not on the leaf.
     #[inline]
     pub(crate) fn btree_get_on(&self, key: &[u8], leaf: u32, read: impl FnOnce(&[u8])) -> Result<bool> {
         self.access.check_key(key)?;
@@ -104,7 +104,7 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     pub(super) fn value_of<'v>(&self, key: &[u8], version: &'v Version) -> Result<Value<'v>> {
-        let what = || format!("a version of the record of a key of {} bytes leads nowhere", key.len());
+        let what = || format!("the record of a key of {} bytes has an unreadable reference to its value", key.len());
         version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
     }
 

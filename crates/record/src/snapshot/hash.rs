@@ -84,8 +84,8 @@ impl<'a> SnapshotAccess<'a> {
         value
     }
 
-    /// Returns the records of one bucket that the snapshot shows, from the place `from` on, and the place after them;
-    /// no place at the end.
+    /// Returns the records of one bucket that the snapshot shows, from the place `from` on. Also returns the place
+    /// after them, or `None` at the end.
     fn hash_batch(&self, from: u64) -> Result<(Batch, Option<u64>)> {
         let pages = &self.access.pages;
         let (places, next, removal_lsn) = self.in_bucket(from.reverse_bits(), |bucket, kept, removal_lsn| {
@@ -193,7 +193,7 @@ impl Walk for SnapshotHashWalk<'_> {
         self.go_or_stay(place_of(key), |walk| {
             walk.at.access.check_hash()?;
             let (batch, next) = walk.at.hash_batch(place_of(key))?;
-            // The values of passed entries are not read.
+            // The values of the entries before `key` are not read.
             let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
             (walk.index, walk.batch, walk.from) = (passed.checked_sub(1), batch, next);
             walk.go_next()

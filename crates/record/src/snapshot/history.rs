@@ -42,8 +42,8 @@ impl Version {
     }
 }
 
-/// Returns the version before the version `after`, which the log record `record` made; `None` if there was no version
-/// before.
+/// The log record `record` made the version `after`. Returns the version before `after`; `None` if there was no such
+/// version.
 pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> Result<Option<Version>> {
     let damaged = |damage: Damage| {
         Error::from(libtp_txn::Error::Damaged { lsn: record.lsn, name: "version of a record", what: damage.0 })
@@ -58,7 +58,7 @@ pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> 
         (Name::Slot { page, slot }, recno::PUT | recno::UPDATE | recno::DELETE) => {
             changed_in_slot(page, slot, record.body).map(Some)
         }
-        (_, kind) => Err(Damage(format!("it has type {kind}, which changes no such record"))),
+        (_, kind) => Err(Damage(format!("it has type {kind}, which changes other records"))),
     };
     let Some(changed) = changed.map_err(damaged)? else { return Ok(None) };
     put_back(&changed, record.lsn, after).map(Some).map_err(damaged)
@@ -88,7 +88,7 @@ fn put_back(changed: &Changed<'_, '_>, at: Lsn, after: Version) -> std::result::
     let mut stored = after.stored;
     let put = changed.offset..changed.offset + changed.put.len();
     if put.end > stored.len() {
-        return Err(Damage(format!("it put in more bytes than the {} of the value", stored.len())));
+        return Err(Damage(format!("it inserted more bytes than the {} of the value", stored.len())));
     }
     if changed.cut.len() == put.len() {
         stored[put].copy_from_slice(changed.cut);

@@ -137,7 +137,7 @@ impl World {
         let buffer_settings = libtp_buffer::Settings { pool, ..libtp_buffer::Settings::default() };
         let ahead: Arc<dyn WriteAhead> = log.clone();
         let buffers = BufferManager::attach(&region, &buffer_settings, directory.clone(), ahead);
-        // So that inner pages are read without their latches.
+        // With barriers, inner pages are read without their latches.
         processes.join_barriers();
         let parts = Parts { region, processes, log, locks, buffers, control: control_file(&directory) };
         let managers = Managers::attach(parts, libtp_record::record_types(), txn_settings);

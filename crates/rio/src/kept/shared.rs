@@ -1,9 +1,9 @@
 //! A kept region that several handles share. While the first handle opens the region, or the last handle leaves it, no
 //! other handle has it open.
 //!
-//! The only handle of a region reads the state of the last close, before any handle stores. So a region is opened under
-//! the exclusive lock. The handle exchanges this lock for a shared lock once the header states that the region is in
-//! use. A handle joins a region in use under the shared lock.
+//! The first handle must read the state of the last close before any handle stores. So the first handle opens the
+//! region under the exclusive lock. The handle exchanges this lock for a shared lock once the header states that the
+//! region is in use. A handle joins a region in use under the shared lock.
 //!
 //! If we die here: the kernel drops the lock. The header then states either that the region is in use or that it is
 //! not.

@@ -51,7 +51,8 @@ crate::shared! {
         pub directory_bytes: Word<u64>,
         /// The path of the environment's directory at the last attach.
         pub directory: [Word<u64>; 448],
-        /// Checksum of a kept region's tables, made when the region was last left in good order; 0 if it was not.
+        /// Checksum of a kept region's tables, made when the last user left the region in good order; 0 if the last
+        /// user did not.
         pub seal: Word<u64>,
         /// Bytes of address space that every process has mapped: the greatest size of the region.
         pub reserve: Word<u64>,
@@ -79,8 +80,8 @@ pub struct Identity {
     pub control_inode: u64,
     /// Birth time of the control file, nanoseconds.
     pub control_birth: u64,
-    /// Device number of the control file's filesystem. Not checked: the same file can have several, seen through
-    /// several mounts.
+    /// Device number of the control file's filesystem. Not checked: the same file can have different device numbers
+    /// under different mounts.
     pub control_device: u64,
 }
 

@@ -2,10 +2,10 @@
 //! after which all of its stores survive.
 //!
 //! Paper: Rio Vista, section 3. A kept region ([`Kept`](crate::Kept)) belongs to one process, which writes back its
-//! stores as it goes. Here code that needs a part of the memory to be safe writes that part back at that moment.
-//! Everything else may be lost.
+//! stores as it goes. In a region of this module, code writes back a part of the memory only when this part must be
+//! safe. All other stores may be lost.
 //!
-//! If we die here: the part may not be safe, and the caller got no answer that it is.
+//! If we die here: perhaps the part is not safe; the caller was not informed that it is safe.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -17,10 +17,10 @@ use crate::flush::WriteBack;
 use crate::names::sync_directory;
 use crate::{Access, Bytes, Identity, Offset, Region, Result, Survives};
 
-/// No system has smaller pages: one store to each piece of this length gives all of the file its blocks.
+/// No system has smaller pages, so one store to each piece of this length gives every page of the file a block.
 const PAGE_BYTES: usize = 4096;
 
-/// What a region's memory survives, and the write-back that this needs.
+/// What a region's memory survives, and how its cache lines are written back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lasting {
     /// What the memory survives.
@@ -41,7 +41,7 @@ const WRITTEN_BACK: u64 = 1 << 8;
 const SIMULATED: u64 = 1 << 9;
 
 impl Lasting {
-    /// Returns the value as a number for shared memory; zero if the memory survives only processes.
+    /// Returns the value as a number for shared memory; zero if the memory survives only the death of processes.
     pub fn to_word(self) -> u64 {
         let how = match self.write_back {
             WriteBack::None => 0,
@@ -77,14 +77,14 @@ impl Lasting {
         Some(Lasting::from_word(word)).filter(|says| says.to_word() == word)
     }
 
-    /// Returns what the memory of a file survives: as much as is detected, or as the operator declares if that is
-    /// more.
+    /// Returns what the memory of a file survives: the detected value, or the operator's declaration if it states that
+    /// the memory survives more.
     pub fn of(file: &File, declared: Option<Survives>) -> Lasting {
         let (survives, write_back) = Survives::decide(file, declared, None);
         Lasting { survives, write_back }
     }
 
-    /// Returns whether the memory outlives more than processes.
+    /// Returns whether the memory survives more than the death of processes.
     pub fn is_lasting(self) -> bool {
         self.survives > Survives::Process
     }
@@ -103,7 +103,7 @@ impl Region {
     }
 
     /// Makes this process sync the file's new blocks before it uses them. Called once. Has no effect
-    /// if the memory outlives only processes.
+    /// if the memory survives only the death of processes.
     pub fn set_lasting(&self, lasting: Lasting) {
         if lasting.is_lasting() {
             let _ = self.0.safe.is_lasting.set(());
@@ -167,7 +167,7 @@ impl Region {
         !self.header().is_of_this_boot()
     }
 
-    /// Makes the region look like one of an earlier start of the machine: for tests of a warm start.
+    /// Makes the region look like a region of an earlier start of the machine: for tests of a warm start.
     #[doc(hidden)]
     pub fn pretend_earlier_start(&self) {
         let word = &self.header().boot[0];
@@ -193,11 +193,11 @@ impl Region {
         Ok(())
     }
 
-    /// Starts to write lines of the region back to memory, unless `how` states that none are written back. The lines
-    /// are in memory after the next [`Region::fence`].
+    /// Starts to write lines of the region back to memory. The lines are in memory after the next [`Region::fence`].
+    /// Does nothing if `how` is `WriteBack::None`.
     ///
     /// # Panics
-    /// If the bytes do not lie in the region.
+    /// If the bytes are not in the region.
     #[inline]
     pub fn write_back_lines(&self, how: WriteBack, at: Offset<Bytes>, bytes: usize) {
         if how != WriteBack::None {

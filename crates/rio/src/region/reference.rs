@@ -29,7 +29,7 @@ impl Region {
     #[inline]
     pub fn try_at<T: Shared>(&self, offset: Offset<T>) -> Option<&T> {
         let place = self.place(offset.raw(), size_of::<T>(), align_of::<T>())?;
-        // SAFETY: `place` is aligned and lies with all of `T` inside the file's size and this mapping, which lives as
+        // SAFETY: `place` is aligned, and all of `T` is inside the file's size and inside this mapping, which lives as
         // long as `self`; `T: Shared` is atomics only, valid for any bytes, so other writers cause no race on it.
         Some(unsafe { &*place.cast::<T>() })
     }
@@ -66,7 +66,7 @@ impl Region {
     #[inline]
     pub(crate) fn header_at_base(&self) -> &RegionHeader {
         let place = self.place(0, size_of::<RegionHeader>(), 64).expect("a mapped region is longer than its header");
-        // SAFETY: in bounds (every region is at least its header long) and page-aligned; atomics only.
+        // SAFETY: in bounds (no region is shorter than its header) and page-aligned; atomics only.
         unsafe { &*place.cast::<RegionHeader>() }
     }
 
@@ -106,7 +106,7 @@ impl Region {
     pub fn copy_out(&self, at: Offset<Bytes>, dst: &mut [u8]) {
         let words = self.slice_of_words(at, dst.len());
         for (word, eight) in words.iter().zip(dst.chunks_exact_mut(8)) {
-            // Relaxed: the caller has loaded the tail with acquire before, and checks the copy.
+            // Relaxed: the caller loaded the tail with acquire before this copy, and checks the copy.
             eight.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
@@ -115,19 +115,19 @@ impl Region {
     fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
         assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
         let place = self.known_place(at.raw(), bytes, 8);
-        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access. Areas used in this way are
-        // lent as plain slices only to a hold that excludes writers.
+        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access. Code that wants such an
+        // area as a plain slice needs a hold that excludes writers (`bytes.rs`).
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
     }
 
-    /// Returns the words that a rollback stores to. Only the owner of the section rolls back, or a survivor of its
-    /// death.
+    /// Returns the words that a rollback stores to. Only the owner of the section rolls back, or a session that repairs
+    /// after the owner's death.
     #[inline]
     pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
         self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
     }
 
-    /// Returns the address of bytes that must lie in the region.
+    /// Returns the address of bytes that must be in the region.
     ///
     /// # Panics
     /// As [`Region::at`].
@@ -137,7 +137,7 @@ impl Region {
     }
 
     /// Unwinds if the region is broken, otherwise panics. In a broken region the place may be valid: after
-    /// [`Region::give_up_growth`], this process does not see its new part.
+    /// [`Region::give_up_growth`], this process does not see the region's new part.
     #[cold]
     #[inline(never)]
     fn out_of_bounds(&self, offset: u64) -> ! {
@@ -182,14 +182,14 @@ unsafe impl<T: Shared> Send for Held<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shared> Sync for Held<T> {}
 
-/// Several consecutive `T`, with the mapping that they lie in.
+/// Several consecutive `T`, with the mapping that contains them.
 pub struct HeldSlice<T: Shared> {
     place: NonNull<[T]>,
     region: Region,
 }
 
 impl<T: Shared> HeldSlice<T> {
-    /// Returns the region that the values lie in.
+    /// Returns the region that contains the values.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region

@@ -16,8 +16,8 @@ use crate::{Bytes, Offset, Region, Shared};
 
 /// The alignment of values.
 const UNIT: u64 = 64;
-/// The alignment of areas. In these units, the places of a value and of its area fit into one word, unless they lie at
-/// the far end of a large region.
+/// The alignment of areas. In these units, the places of a value and of its area fit into one word, except at the far
+/// end of a large region.
 const AREA_UNIT: u64 = 4096;
 
 /// A table of `N` entries for values of one region.
@@ -31,7 +31,7 @@ impl<T: Shared, const N: usize> Remembered<T, N> {
     /// Makes a table without entries.
     pub fn new(region: &Region) -> Remembered<T, N> {
         let zeros: Box<[AtomicU64]> = (0..N).map(|_| AtomicU64::new(0)).collect();
-        let entries = zeros.try_into().unwrap_or_else(|_| unreachable!("there are as many as were made"));
+        let entries = zeros.try_into().unwrap_or_else(|_| unreachable!("the vector has `N` entries"));
         Remembered { region: region.clone(), entries, values: PhantomData }
     }
 
@@ -43,11 +43,11 @@ impl<T: Shared, const N: usize> Remembered<T, N> {
         Place { region: &self.region, entry: self.entries[number % N].load(Ordering::Relaxed), value: PhantomData }
     }
 
-    /// Remembers a value of the region and an area that belongs to it. Does nothing if a place does not fit into an
-    /// entry.
+    /// Remembers a value of the region and the area that belongs to the value. Does nothing if a place does not fit
+    /// into an entry.
     ///
     /// # Panics
-    /// If the value does not lie in the region.
+    /// If the value is not in the region.
     pub fn set(&self, number: usize, value: &T, area: Option<Offset<Bytes>>) {
         let (place, area) = (self.region.offset_of(value).raw(), Offset::into_raw(area));
         if place % UNIT != 0 || area % AREA_UNIT != 0 {

@@ -4,7 +4,8 @@
 //!
 //! Paper: a departure from Rio, which kept all of the file cache and wrote it to the disk before the next start.
 //!
-//! A region whose memory survives only processes needs none of these steps: after a crash of the system it is not used.
+//! A region whose memory survives only the death of processes does not need these steps: after a crash of the system
+//! the region is not used.
 //!
 //! If we die here: the file is longer than the region's header states, and its end is zeros.
 
@@ -82,12 +83,12 @@ impl Region {
         if !is_filled && self.0.safe.is_lasting.get().is_none() || planted("rio: new blocks are not made safe") {
             return Ok(());
         }
-        // After a crash, a block that was only allocated would be zeros again, whatever was stored there: the
+        // After a crash, a block that was only allocated would be zeros again, and the stores to it would be lost: the
         // filesystem records the first store to a block in ordinary memory only.
         if is_filled {
             self.fill(from, to)?;
         } else {
-            // Another process may be doing the same, and may already have stored there.
+            // Another process may be making the same blocks, and may already have stored to them.
             self.touch(from, to);
         }
         self.file().sync_all().map_err(|source| system(self.path(), "syncing", source))
@@ -105,7 +106,7 @@ impl Region {
     /// Starts to write a part of the region back from the cache to memory, if lines are written back at all.
     ///
     /// # Panics
-    /// If the part does not lie in the region.
+    /// If the part is not in the region.
     pub(crate) fn write_back_part(&self, at: u64, bytes: usize) {
         let place = self.known_place(at, bytes, 1);
         self.write_back().write_back(place, bytes);
@@ -132,7 +133,7 @@ impl Region {
         self.write_back_and_fence((0, end));
     }
 
-    /// Writes all stores to the disk of the file, if the file is on a disk, with the file's length and blocks.
+    /// If the file is on a disk, writes all stores, the file's length and its blocks to the disk.
     ///
     /// # Errors
     /// `System` if the disk refuses.

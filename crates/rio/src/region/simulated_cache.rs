@@ -2,8 +2,8 @@
 //! line.
 //!
 //! Compiled in only with the feature `planted`. A region whose lines are written back as `WriteBack::Simulated` has a
-//! copy, with the contents that the real memory would have. If a line differs in the two, a crash leaves
-//! either version of it, because a cache may write back any line at any time, and in any order.
+//! copy, with the contents that the real memory would have. If a line of the region differs from the line of the copy,
+//! a crash leaves one of the two, because a cache may write back any line at any time, and in any order.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -68,7 +68,8 @@ pub fn forget(region: &Region) {
 
 /// Forgets the simulated memory of each region whose file this process no longer has open.
 pub fn forget_closed() {
-    // The lock is taken first: a region opened meanwhile has no memory here yet.
+    // The lock is taken before the open files are listed: a region that is opened after the listing gets its memory
+    // after this call.
     let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let inodes: HashSet<u64> =

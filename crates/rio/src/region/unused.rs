@@ -4,7 +4,7 @@
 //! 1. Only a process that holds a lock on the region's file, shared or exclusive, removes the file's name. So the
 //!    holder of the exclusive lock knows that the name still refers to this file.
 //! 2. A process that opens a region takes its lock, and then checks that the file still has a name. If the file has
-//!    none, the process opens the path again.
+//!    lost its name, the process opens the path again.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -19,8 +19,8 @@ use crate::Result;
 pub struct UnusedRegion(Region);
 
 impl UnusedRegion {
-    /// Takes the region at `path`. Returns `None` if a process uses the region, if it belongs to another user, or if
-    /// the file is no region.
+    /// Takes the region at `path`. Returns `None` if a process uses the region, if the region belongs to another user,
+    /// or if the file is no region.
     ///
     /// # Errors
     /// `System` if the file cannot be opened or mapped, `Unusable` if it is too short to be a region.
@@ -78,8 +78,8 @@ impl Drop for UnusedRegion {
     }
 }
 
-/// Removes any file at the place of a region. Another process may have just found the old region unused; the lock keeps
-/// that process from removing the next file there.
+/// Removes any file at the place of a region. Another process may have just found the old region unused. The lock keeps
+/// that process from removing the new file that the caller makes at this place.
 ///
 /// # Errors
 /// The error of `unlink`.
@@ -127,7 +127,7 @@ mod tests {
         }
         let left = UnusedRegion::take(&path).expect("a region").expect("no process uses the region");
         assert_eq!(left.region().header().directory().as_deref(), Some(Path::new("/some/where")));
-        assert!(UnusedRegion::take(&path).expect("a region").is_none(), "two do not remove it at once");
+        assert!(UnusedRegion::take(&path).expect("a region").is_none(), "a second process cannot take the region");
         left.remove().expect("ours");
         assert!(UnusedRegion::take(&path).expect("nothing there").is_none());
     }
@@ -140,7 +140,7 @@ mod tests {
             let left = UnusedRegion::take(&path).expect("a region").expect("no process uses the region");
             let came = std::thread::scope(|scope| {
                 let comes = scope.spawn(|| attach(&path));
-                // The outcome is the same, however far the other thread gets in this time.
+                // The outcome does not depend on the progress of the other thread in this time.
                 std::thread::sleep(Duration::from_millis(50));
                 if is_removed {
                     left.remove().expect("ours");

@@ -1,12 +1,13 @@
-//! The locks on a region's file: a process that has the region open holds a shared one, and a process that removes an
-//! unused region holds the exclusive one.
+//! The locks on a region's file: a process that has the region open holds a shared lock, and a process that removes an
+//! unused region holds the exclusive lock.
 //!
 //! The locks are `flock`'s and belong to the open file, so a child of a fork has its parent's lock. Such a child can
-//! only keep the file from being removed for as long as the child lives. No decision whether a process lives depends on
-//! these locks (PROTOCOLS D9).
+//! only keep the file from being removed for as long as the child lives. These locks are not used to decide whether a
+//! process lives (PROTOCOLS D9).
 //!
-//! No wait for a lock is unbounded, because every user who may read the file can take the lock. A process that does not
-//! get the lock continues without it: while another user holds the lock, no process can take it and remove the file.
+//! Every wait for a lock is bounded, because every user that may read the file can take the lock. A process that does
+//! not get the lock continues without it: while another user holds the lock, no process can take it and remove the
+//! file.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +22,8 @@ use rustix::io::Errno;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const RETRY_PAUSE: Duration = Duration::from_micros(200);
 
-/// Repeats an attempt, with pauses, while `is_for_the_moment` accepts its error and `patience` is not over. Returns the
-/// last outcome.
+/// Repeats an attempt that fails, with pauses, as long as `is_for_the_moment` accepts the error, and at most for
+/// `patience`. Returns the last outcome.
 pub(crate) fn patiently<T, E>(
     patience: Duration,
     pause: Duration,
@@ -40,7 +41,8 @@ pub(crate) fn patiently<T, E>(
 
 /// Marks the region as used until the file is closed. Returns false if the file has lost its name.
 pub(super) fn lock_shared(file: &File) -> io::Result<bool> {
-    // A refusal that lasts is ignored: the holder does not remove the file, or the filesystem has no such locks.
+    // If the lock is refused until the timeout, the process continues without it: the holder does not remove the file,
+    // or the filesystem has no locks of this kind.
     let is_busy = |errno: &Errno| matches!(*errno, Errno::WOULDBLOCK | Errno::INTR);
     let _ = patiently(LOCK_TIMEOUT, RETRY_PAUSE, is_busy, || flock(file, FlockOperation::NonBlockingLockShared));
     has_name(file)
@@ -53,7 +55,7 @@ pub(super) fn take(file: &File) -> bool {
 
 /// Releases the lock. A close is not enough: a child of a fork would delay the unlock.
 pub(super) fn give_back(file: &File) {
-    // If the call fails, the close still unlocks the file, unless such a child exists.
+    // If the call fails, the close unlocks the file if no child of a fork has it open.
     let _ = flock(file, FlockOperation::Unlock);
 }
 

@@ -23,8 +23,8 @@ impl Undo {
         forms.get(usize::try_from(self.region.at(self.log).form.load()).ok()?).copied()
     }
 
-    /// Checks that the log has only whole images, of places inside the region and in the log's form, and a zero after
-    /// them.
+    /// Checks that each image in the log is whole, has the log's form and belongs to a place inside the region, and
+    /// that a zero follows the last image.
     ///
     /// # Errors
     /// The fault, as a sentence without its full stop.
@@ -61,7 +61,8 @@ impl Undo {
 
     /// Returns the place and the length of every before-image, the oldest first.
     pub fn saved(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        // With checksums, only the whole log tells which records are valid, so a list of them is made.
+        // If records have checksums, only a reading of the whole log shows which records are valid, so a list of the
+        // valid records is made.
         let checked = (self.form() == Some(Form::Checked)).then(|| self.records(0).into_iter());
         let (mut listed, mut at) = (checked, 0);
         std::iter::from_fn(move || {

@@ -35,7 +35,7 @@ impl Undo {
         Ok(further)
     }
 
-    /// Returns another handle to this log, which no thread uses now.
+    /// Returns another handle to this log. The caller makes sure that no thread uses the log.
     #[must_use]
     pub fn reopen(&self) -> Undo {
         Undo::open(&self.region, self.log)
@@ -52,14 +52,14 @@ impl Undo {
             if logs.iter().chain([self]).any(|known| known.log == log) {
                 return Err("the undo logs lead in a circle".into());
             }
-            let log = Undo::try_open(&self.region, log).ok_or("one of the undo logs lies outside")?;
+            let log = Undo::try_open(&self.region, log).ok_or("one of the undo logs is outside the region")?;
             let parts = log.parts();
             let all = parts
                 .iter()
                 .enumerate()
                 .flat_map(|(nth, part)| taken.iter().chain(&parts[..nth]).map(move |it| (part, it)));
             if let Some((part, _)) = all.into_iter().find(|(part, other)| overlap(part, other)) {
-                return Err(format!("two of the undo logs have the bytes at {}", part.start));
+                return Err(format!("two of the undo logs share the bytes at {}", part.start));
             }
             next = log.next().load();
             taken.extend(parts);

@@ -13,8 +13,8 @@
 //! as to write back one record.
 //!
 //! If we die here: recovery checks the sum until the next transaction has its first record, so the summed bytes may not
-//! change in that time. If several threads have a log each, another thread may change these bytes, so the commit uses
-//! fences there. Code that stores outside of transactions calls [`Undo::confirm`] first.
+//! change in that time. If several threads have a log each, another thread may change these bytes, so in a chain of
+//! several logs the commit uses fences. Code that stores outside of transactions calls [`Undo::confirm`] first.
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -34,7 +34,7 @@ const SUMMED_BYTES_MAX: usize = 2048;
 /// A handle's state for a log whose records have checksums.
 #[derive(Default)]
 pub(crate) struct Checked {
-    /// Whether no other log's transaction changes the same bytes between two transactions of this log.
+    /// False if a transaction of another log may change the same bytes between two transactions of this log.
     pub(super) is_alone: Cell<bool>,
     /// The first words of the saved records. These are copies, because a log line that was written back is no longer in
     /// the first-level cache.
@@ -56,7 +56,8 @@ impl Undo {
         if form.get() != wanted as u64 && !self.has_images() {
             self.cut(0);
             self.write_back_word(&self.words[0]);
-            // Records with checksums that remain after the zero now belong to an earlier sequence.
+            // Records with checksums may remain after the zero. With a higher sequence number of the log, they are
+            // records of an earlier sequence.
             self.raise_sequence();
             form.publish(wanted as u64);
             self.write_back_word(form);
@@ -76,8 +77,8 @@ impl Undo {
         self.write_back != WriteBack::None
     }
 
-    /// Calls `save`, and writes the images that `save` has saved back together. The images are in memory when this call
-    /// returns. If the ranges are later declared in the same order, their images are not saved again.
+    /// Calls `save`, and then writes back all images that `save` has saved, together. The images are in memory when
+    /// this call returns. If the ranges are later declared in the same order, their images are not saved again.
     pub fn announce<R>(&self, save: impl FnOnce() -> R) -> R {
         let (from, first) = (self.top.get(), self.checked.headers.borrow().len());
         self.checked.is_announcing.set(true);
@@ -95,7 +96,7 @@ impl Undo {
     #[inline]
     fn is_announced(&self, place: u64, bytes: usize) -> bool {
         let (next, to) = self.checked.announced.get();
-        // An image longer than one record takes several records, and was not announced as one.
+        // An image that is longer than one record was announced as several records, so it is not compared.
         bytes <= RECORD_BYTES_MAX && next < to && self.checked.headers.borrow()[next] == header(place, bytes) | CHECKED
     }
 
@@ -105,7 +106,8 @@ impl Undo {
         self.has_quick_room(top, bytes) || (self.is_announced(place, bytes) && self.start.mark.is_current())
     }
 
-    /// Removes the record from the announced records, if it is the next of them. Returns whether it was removed.
+    /// Removes the record from the announced records, if it is the next announced record. Returns whether it was
+    /// removed.
     fn was_announced(&self, place: u64, bytes: usize) -> bool {
         let is_next = self.is_announced(place, bytes) && !self.checked.is_announcing.get();
         if is_next {
@@ -205,7 +207,7 @@ impl Undo {
     fn headers_to(&self, top: usize) -> Ref<'_, Vec<u64>> {
         let words = |headers: &[u64]| headers.iter().map(|header| 1 + words_of(*header)).sum::<usize>();
         if words(&self.checked.headers.borrow()) != top {
-            // A section was rolled back since, so the list is made again.
+            // A section was rolled back after the list was made, so the list is made again.
             let (mut headers, mut at) = (self.checked.headers.borrow_mut(), 0);
             headers.clear();
             while at < top {
@@ -223,9 +225,9 @@ impl Undo {
         self.cut(0);
     }
 
-    /// Writes back the places of the records, after the records were rolled back or another process ended their
+    /// Writes back the bytes that the records cover, after the records were rolled back or another process ended their
     /// transaction. Then discards the log. Does nothing if `start` is not the log's beginning: the rollback of the
-    /// whole log writes these places back.
+    /// whole log writes these bytes back.
     pub(super) fn keep_rolled_back(&self, start: usize, records: &[usize]) {
         if start != 0 || self.write_back == WriteBack::None {
             return;
@@ -255,8 +257,8 @@ impl Undo {
     ///
     /// The stores of a transaction that ended by a sum may be in memory only in part. The transaction is whole if its
     /// changed bytes have the sum. The transaction is also whole if some of its records are missing: then the next
-    /// transaction has overwritten these records, and the next transaction began only when this one was in memory.
-    /// While all records of the last transaction exist, no later transaction has stored anything.
+    /// transaction has overwritten these records, and it began only when all stores of the ended transaction were in
+    /// memory. While all records of the last transaction exist, no later transaction has stored anything.
     pub(super) fn checked_records(&self, start: usize) -> Vec<usize> {
         let log = self.region.at(self.log);
         let (sequence, ended) = (log.sequence.load(), log.ended[0].load());
@@ -402,7 +404,7 @@ mod tests {
         drop(made.used_by(WriteBack::None));
         let last = made.used_by(WriteBack::Clflush);
         save(&last, 0);
-        assert_eq!(last.top.get(), one, "the records are as long as the first's");
+        assert_eq!(last.top.get(), one, "the records are as long as the first user's records");
         // The line with the zero is not in memory yet.
         for (word, was) in last.words[one..].iter().zip(stale) {
             word.init(was);
@@ -422,7 +424,7 @@ mod tests {
             let log = copy(&undo);
             end_by_sum(&undo);
             let ended = made.words();
-            // The machine goes down. The zero that empties the log is not in memory.
+            // The machine crashes. The zero that empties the log is not in memory.
             put(&undo, &log);
             let next = made.used_by(WriteBack::Clflush);
             assert_eq!(
@@ -533,7 +535,7 @@ mod tests {
         assert_eq!(undo.saved().count(), 4);
         undo.roll_back();
         assert_eq!(made.words(), [0, 0, 0]);
-        // No announced record is left now.
+        // No announced record is left.
         made.store(&undo, 0, 1);
         assert_eq!(undo.saved().count(), 1);
     }

@@ -40,12 +40,12 @@ impl Undo {
     /// restored then.
     pub fn roll_back_to(&self, mark: UndoMark) -> usize {
         let (UndoMark(start), UndoMark(top)) = (mark, self.mark());
-        assert!(start <= top, "a mark is of the transaction that goes on");
+        assert!(start <= top, "a mark belongs to the running transaction");
         let gone: Vec<Gone> =
             self.records(start).into_iter().map(|record| (record, self.words[record].load())).collect();
         assert!(gone.iter().all(|(_, header)| self.is_there(*header)), "an undo log has images of bytes in its region");
         let end = gone.last().map_or(start, |&(record, header)| record + 1 + words_of(header));
-        assert_eq!(end, top, "an undo log has records up to its end: one was stored to");
+        assert_eq!(end, top, "the records of an undo log reach its end: a record was overwritten");
         let is_cut_first = planted("undo: records of a savepoint are cut before they are restored");
         if is_cut_first {
             self.cut_off(start, &gone);

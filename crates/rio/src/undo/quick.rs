@@ -32,7 +32,7 @@ pub struct Quick<'s, T: Parts> {
     copies: Copies,
 }
 
-/// Copies of two places, of the flat part of the view and of the log, and of the gate's place.
+/// Copies of the places of the view's flat part, of the log and of the gate.
 #[derive(Clone, Copy)]
 struct Copies {
     base: NonNull<u8>,
@@ -74,7 +74,7 @@ impl Start {
     }
 }
 
-// SAFETY: the addresses lie in mappings that `owner` keeps alive, and `owner` moves together with this value. The
+// SAFETY: the addresses are in mappings that `owner` keeps alive, and `owner` moves together with this value. The
 // addresses belong to the thread that has `owner`.
 unsafe impl<T: Parts + Send> Send for Quick<'_, T> {}
 // SAFETY: as above; a shared borrow of this value gives no access through the addresses.
@@ -146,19 +146,20 @@ impl<'s, T: Parts> Quick<'s, T> {
         prepare: impl FnOnce(&mut T, u64, usize, usize) -> Result<(), E>,
     ) -> Result<&mut [u8], E> {
         let (end, more) = (*top, Undo::words_to_save(bytes));
-        // Ranges that fail may be of any length.
+        // A range that fails may have any length, so the sum may wrap around.
         *top = end.wrapping_add(more);
-        // Mapped positions lie far below 2^64.
+        // Mapped positions are far below 2^64.
         let offset = usize::try_from(at).unwrap_or(usize::MAX);
         if self.is_quick(at, bytes, end) {
             let place = self.copies.base.as_ptr().wrapping_add(offset);
-            // SAFETY: the gate is open for these bytes, so the flat part has them. It is mapped for as long as the
-            // view, which is still `owner`'s view. `owner` is borrowed mutably, so no other code has these bytes.
+            // SAFETY: the gate is open for these bytes, so the flat part has them. The flat part is mapped for as long
+            // as the view, which is still `owner`'s view. `owner` is borrowed mutably, so no other code has these
+            // bytes.
             let old = unsafe { std::slice::from_raw_parts(place, bytes) };
             // SAFETY: the gate is open, so the log has `WORDS` words, and `end` is one of them.
             let first = unsafe { self.copies.log.as_ptr().add(end) };
-            // SAFETY: as above, and the image's words end before the last of them. `owner` was not borrowed mutably
-            // since the copy was taken, and lives as long as `self`.
+            // SAFETY: as above, and the image's words end before the last of the `WORDS` words. `owner` was not
+            // borrowed mutably since the copy was taken, and lives as long as `self`.
             let words = unsafe { std::slice::from_raw_parts(first, more + 1) };
             if !planted("rio: changes of areas save no before-images") {
                 Undo::save_in(words, self.copies.from + at, old);

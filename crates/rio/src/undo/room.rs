@@ -208,8 +208,8 @@ impl Undo {
         self.words.get(offered).is_some_and(|rest| rest.len() >= words) && self.start.mark.is_current()
     }
 
-    /// Reserves the last `bytes` of the log: [`Undo::has_room`] offers only the room before them, but a section may
-    /// still save there.
+    /// Reserves the last `bytes` of the log: [`Undo::has_room`] offers only the room before these bytes, but a section
+    /// may still save images in them.
     pub fn keep_back(&mut self, bytes: u64) {
         let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX).min(self.words.len());
         if words != self.kept_back {
