@@ -180,8 +180,8 @@ impl Error {
         }
     }
 
-    /// Makes the error of a call through the descriptor of `file` that the program has closed. The number of the
-    /// descriptor may belong to another file now.
+    /// Makes the error for a call that uses the descriptor of `file` after the program has closed that descriptor. The
+    /// number of the descriptor may then belong to another file.
     pub fn closed_descriptor(operation: Operation, file: String) -> Error {
         Error::Io { operation, file, offset: None, errno: libc::EBADF }
     }
@@ -233,7 +233,7 @@ impl Error {
         matches!(self, Error::Io { errno: libc::EBADF, .. })
     }
 
-    /// Returns whether no descriptor was left for the file.
+    /// Returns whether the process or the machine had no free descriptor for the file.
     pub fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Error::Io { errno: libc::EMFILE | libc::ENFILE, .. })
     }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fault_that_another_process_might_not_have_is_a_limit_of_this_process() {
+    fn a_limit_of_this_process_is_distinguished_from_a_failure_of_the_disk() {
         let is_limit =
             |operation, errno| Error::from_errno(operation, String::new(), None, errno).is_limit_of_process();
         for errno in [libc::EMFILE, libc::ENOMEM, libc::EFBIG, libc::EBADF, libc::EINTR, libc::EACCES] {

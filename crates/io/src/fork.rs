@@ -24,7 +24,7 @@ const NONE: i32 = -1;
 /// Descriptors in one block of the list.
 const BLOCK: usize = 64;
 
-/// A part of the list. Blocks are added and never taken away.
+/// A part of the list. Blocks are added and never removed.
 struct Block {
     descriptors: [AtomicI32; BLOCK],
     next: OnceLock<Box<Block>>,
@@ -106,8 +106,9 @@ impl Drop for Uninherited {
     }
 }
 
-/// Replaces all descriptors that may hold locks by an unused descriptor. Only for the child of a fork or clone, which
-/// no longer uses the inherited handles; the parent keeps its locks. A second call changes nothing.
+/// Replaces all descriptors that may hold locks by an unused descriptor. Only the child of a fork or clone may call
+/// this function, and must not use the inherited handles afterwards. The parent keeps its locks. A second call changes
+/// nothing.
 pub fn give_up_inherited() {
     let mut nothing = NONE;
     let mut block = Some(&LIST);
@@ -123,7 +124,8 @@ pub fn give_up_inherited() {
     if nothing != NONE {
         close(nothing);
     }
-    // If a thread of the parent held the list at a raw clone, that thread does not exist in the child.
+    // If a thread of the parent held the list at a raw clone, that thread does not exist in the child, and cannot
+    // release the list.
     release_list();
 }
 

@@ -88,7 +88,7 @@ impl PosixFile {
         let descriptor = self.descriptor.as_fd().as_raw_fd();
         // SAFETY: fcntl(2) with F_OFD_SETLK, F_OFD_SETLKW or F_OFD_GETLK, the only commands passed
         // here, reads and writes one `struct flock` through its third argument and nothing else;
-        // `request` is an exclusive reference to one, alive until the call returns.  The descriptor
+        // `request` is an exclusive reference to this struct, alive until the call returns. The descriptor
         // is open: `self` owns it.
         let answer = unsafe { libc::fcntl(descriptor, command, std::ptr::from_mut(request)) };
         if answer != -1 {
@@ -286,7 +286,8 @@ fn identity_in(status: &rustix::fs::Statx) -> Identity {
     Identity { device, inode: status.stx_ino, birth_ns: birth_of(status) }
 }
 
-/// Returns when a file or directory was made, in nanoseconds since 1970; 0 where the filesystem does not report it.
+/// Returns the time at which a file or directory was made, in nanoseconds since 1970; 0 if the filesystem does not
+/// report the time.
 fn birth_of(status: &rustix::fs::Statx) -> u64 {
     if status.stx_mask & StatxFlags::BTIME.bits() == 0 {
         return 0;
@@ -304,10 +305,11 @@ impl PosixFile {
         self.write_at(&second[in_second..], advance(offset, first.len() + in_second))
     }
 
-    /// Replaces `fallocate` where the filesystem lacks it: appends zeros until the file is `bytes` long.
+    /// Does the work of `fallocate` if the filesystem does not have that call: appends zeros until the file is `bytes`
+    /// long.
     ///
-    /// Each write appends at the file's end of that moment, because another process may have extended the file, and
-    /// written there, after its length was read.
+    /// Each write appends: after this process has read the length, another process may have extended the file and
+    /// written to the new part.
     fn write_zeros(&self, bytes: u64) -> Result<()> {
         static ZEROS: [u8; 65536] = [0; 65536];
         loop {

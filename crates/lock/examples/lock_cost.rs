@@ -1,9 +1,9 @@
-//! Measures the cost of locks in the pattern of a TPC-B transaction: four databases in `IX` and four records in `X`,
-//! then all released. The same run also measures a sharded hash map behind mutexes, which has no queues and no deadlock
-//! search, and survives no death.
+//! Measures the cost of locks in the pattern of a TPC-B transaction: it locks four databases in `IX` and four records
+//! in `X`, then releases all locks. The same run also measures a sharded hash map behind mutexes, which has no queues
+//! and no deadlock search, and survives no death.
 //!
-//! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with an argument only the one-thread loop
-//! runs, for SECONDS seconds: for a profiler.
+//! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with an argument, only the loop of one thread
+//! runs, for SECONDS seconds, so that a profiler can watch it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -69,7 +69,7 @@ impl Hasher for Identity {
 
 type Shard = Mutex<HashMap<LockName, u32, BuildHasherDefault<Identity>>>;
 
-/// Puts the same names into a sharded map and removes them: no modes, no conflicts.
+/// Puts the same names into a sharded map and removes them. The map has no modes and no conflicts.
 fn bare(shards: &[Shard], random: &mut u64) {
     let names = names(random, 0);
     let shard = |name: &LockName| {

@@ -4,7 +4,8 @@
 //! lock and descheduled". A lock that no other locker wants is one swap of a word (`alone.rs`); every other change
 //! happens under the latch of a bucket.
 //!
-//! Latches: one bucket (rank 60). Before that, if the locker has no free slot, the slab (62), with no other latch held.
+//! Latches: one bucket (rank 60). If the locker has no free slot, the slab's latch (62) is taken and released before
+//! that.
 //!
 //! If we die here: before the section is closed, the lock counts as not requested. After the close, the locker has the
 //! request, granted or waiting, on its stack, where the repairer finds the request.
@@ -41,8 +42,8 @@ impl Ask<'_> {
 
 impl LockManager {
     /// Takes a lock: the paper's `lock`. If the locker holds the lock in a mode that covers `mode`, nothing changes. If
-    /// the locker holds the lock in another mode, converts the lock to the weakest mode that covers both modes; the
-    /// conversion is granted before all waiting requests.
+    /// the locker holds the lock in another mode, the call converts the lock to the weakest mode that covers both
+    /// modes; the conversion is granted before all waiting requests.
     ///
     /// With every `wait` except [`Wait::No`] the call may sleep, so the caller holds no latch.
     ///
@@ -106,7 +107,7 @@ impl LockManager {
     }
 
     /// Takes a lock if the call need not wait. Callers that hold a latch, and callers that escalate (PROTOCOLS K2),
-    /// must take locks by this call.
+    /// must take locks with this call.
     ///
     /// # Errors
     /// As [`LockManager::lock`] with [`Wait::No`].

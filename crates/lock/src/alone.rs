@@ -1,7 +1,7 @@
 //! Locks that no other locker wants: taken, changed and released by one swap of a word (`thin.rs`), without a latch.
 //!
-//! If we die here: the request is on the stack before the word has its place, so the repairer finds each word from a
-//! stack. A thin request whose word does not have its place is not held.
+//! If we die here: the request is on the stack before the word has the request's place, so the repairer finds each word
+//! from a stack. If the word does not have the place of a thin request, the request is not held.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
@@ -28,7 +28,7 @@ pub(crate) enum OwnLock {
 }
 
 impl Table {
-    /// Returns the word's value if the word is the locker's own lock on the name, without a rival.
+    /// Returns the locker's own lock on the name, as the word of the name shows it.
     #[inline]
     pub(crate) fn own_thin(&self, ask: &Ask<'_>) -> OwnLock {
         let seen = self.word(ask.mixed).load();
@@ -71,8 +71,8 @@ impl LockerSlot {
     pub(crate) fn note_thin(&self, ask: &Ask<'_>, request: &Request, place: Place) {
         before_store();
         failpoint("lock: thin, about to be noted");
-        // The slot's last request has left the stack before the slot is filled: a repairer that finds a request on the
-        // stack finds it complete.
+        // The slot's previous request has left the stack before the slot is filled: every request that a repairer finds
+        // on the stack is complete.
         compiler_fence(Ordering::SeqCst);
         request.fill_thin(ask.name, ask.mixed, ask.locker);
         self.note_one_more(ask.mixed);
@@ -103,8 +103,8 @@ impl LockerSlot {
 }
 
 impl LockManager {
-    /// Takes a lock without the latch, if the locker has it already or no other locker wants a name of its word.
-    /// Returns whether the lock is taken.
+    /// Takes a lock without the latch, if the locker has the lock already, or if the word of the name is free. Returns
+    /// whether the lock is taken.
     #[inline]
     pub(crate) fn lock_thin(&self, ask: &Ask<'_>) -> bool {
         let word = self.table.word(ask.mixed);
@@ -150,11 +150,11 @@ impl LockManager {
         self.table.word(ask.mixed).compare_exchange(seen, seen.with_mode(held.join(ask.mode))).is_ok()
     }
 
-    /// Returns whether certainly no other locker has the object or waits for it.
+    /// Returns true only if it is certain that no other locker has the object or waits for it.
     #[inline]
     pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
-        // One acquire load is enough: a scanner that swapped the word before this load has since released the latch of
-        // its leaf.
+        // One acquire load is enough: if a scanner swapped the word before it released the latch of its leaf, and this
+        // session has latched the leaf since then, the load sees the swap.
         let seen = self.table.word(ask.mixed).load();
         !seen.may_be_for(ask.mixed) || self.table.is_own(ask, seen)
     }

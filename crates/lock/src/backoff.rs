@@ -17,7 +17,7 @@ use crate::{LockManager, LockerId};
 const PAUSE: u64 = 500;
 /// The pause is doubled at most this number of times: to 32 ms.
 const DOUBLINGS: u32 = 6;
-/// A locker that was no victim for this long after a pause, in microseconds, begins with the shortest pause again.
+/// If a locker is not a victim for this number of microseconds after a pause, its next pause is the shortest again.
 const FORGOTTEN_AFTER: u64 = 250_000;
 
 impl LockerSlot {
@@ -119,7 +119,7 @@ mod tests {
         }
         slot.note_was_victim(now + 1);
         assert_eq!(slot.pause(now + 1), Duration::from_micros(PAUSE));
-        assert_eq!(slot.pause(0), Duration::from_micros(PAUSE << DOUBLINGS), "the clock was set");
+        assert_eq!(slot.pause(0), Duration::from_micros(PAUSE << DOUBLINGS), "the clock was set back");
         assert_eq!(slot.pause(1 << 53), Duration::ZERO, "the pause is over");
     }
 }

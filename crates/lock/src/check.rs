@@ -1,4 +1,4 @@
-//! Checks of the lock table's invariants, while no session uses the table: by tests, and after repair.
+//! Checks the lock table's invariants while no session uses the table: in tests, and after a repair.
 
 use std::collections::{HashMap, HashSet};
 
@@ -51,7 +51,7 @@ impl LockManager {
     /// The invariant that does not hold, as a sentence.
     pub fn check(&self) -> Result<Census, Broken> {
         let mut census = Census { slots: u64::from(self.table.requests.capacity()), ..Census::default() };
-        // By place: the request's locker, according to the queues.
+        // The locker of each queued request, by the request's place.
         let mut queued = HashMap::new();
         let mut names = 0_u64;
         for number in 0..self.table.buckets.capacity() {
@@ -83,7 +83,7 @@ impl LockManager {
             let mixed = queue.head.mixed.get();
             demand!(mixed == queue.head.lock_name().mixed(), "{} has a wrong hash", queue.head.lock_name());
             let own_bits = u64::from(number) == mixed & ((1 << level) - 1);
-            demand!(level != 0 && own_bits, "{} is in bucket {number}, not its own", queue.head.lock_name());
+            demand!(level != 0 && own_bits, "{} is in bucket {number}, not in its own", queue.head.lock_name());
             let is_marked = queue.head.lock_name().is_coarse() || self.table.word(mixed).get().is_fat();
             demand!(is_marked, "{} has a queue, and its word is not FAT", queue.head.lock_name());
             demand!(queue.head.queue_prev.get() == Place::NONE, "the head {:?} has a predecessor", queue.place);
@@ -107,11 +107,11 @@ impl LockManager {
             let state = request.state.get();
             demand!(request.is_for(name), "a request for {} is in the queue of {name}", request.lock_name());
             demand!(request.queue_prev.get() == before, "the queue of {name} has a wrong backward link");
-            demand!(queued.insert(place, request.locker.get()).is_none(), "{place:?} is in two places");
+            demand!(queued.insert(place, request.locker.get()).is_none(), "the request at {place:?} is queued twice");
             let some = state.granted().is_some() || state.waits() || state.is_kept();
             demand!(some, "a request for {name} is neither granted nor waits");
             demand!(!state.is_kept() || name.is_coarse(), "a request for {name} is kept, not for a database");
-            demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted behind a waiting request");
+            demand!(!(only_waits && state.granted().is_some()), "a lock on {name} is granted after a waiting request");
             granted.extend(state.granted());
             census.granted += u64::from(queue.held_bit(place, request) != 0);
             census.waiting += u64::from(state.waits());
@@ -120,7 +120,7 @@ impl LockManager {
             before = place;
         }
         let revoked = queue.requests().any(|(_, request)| request.state.get().is_kept());
-        demand!(!granted.is_empty() || revoked, "no locker holds {name} and yet it has a queue");
+        demand!(!granted.is_empty() || revoked, "no locker holds {name}, but it has a queue");
         for (n, mode) in granted.iter().enumerate() {
             let together = granted[n + 1..].iter().all(|other| mode.is_compatible_with(*other));
             demand!(together, "{name} is held in modes that exclude each other: {granted:?}");
@@ -146,7 +146,8 @@ impl LockManager {
             demand!(request.own_prev.get() == below, "the stack of locker {number} has a wrong backward link");
             if held && request.state.get().is_thin() {
                 demand!(!queued.contains_key(&place), "{place:?} of locker {number} is thin and in a queue");
-                // If the request is not in its word, the locker was about to take the lock, or has released it.
+                // If the word does not have the request's place, the locker was about to take the lock, or has released
+                // it.
                 let is_held = LockerSlot::held_mode(&self.table, place, request).is_some();
                 let counts = [&mut census.objects, &mut census.granted, &mut census.thin];
                 counts.into_iter().for_each(|count| *count += u64::from(is_held));

@@ -25,7 +25,7 @@ impl LockManager {
     /// Converts a held lock to the weakest mode that covers the held mode and `mode`: the paper's `lock_upgrade`.
     ///
     /// # Errors
-    /// `NotHeld`, and as [`LockManager::lock`].
+    /// `NotHeld`, and the errors of [`LockManager::lock`].
     pub fn upgrade(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
         self.holds(session, locker, name).ok_or(Error::NotHeld { name })?;
         self.lock(session, locker, name, mode, wait)
@@ -64,8 +64,9 @@ impl LockManager {
         Ok(())
     }
 
-    /// Waits until the lock could be granted, and does not take it: for the `IX` of an insertion on the gap into which
-    /// it inserts (PROTOCOLS K1). Waiting requests do not conflict, because the call takes no lock that they wait for.
+    /// Waits until the lock could be granted, but does not take it. An insertion calls this for `IX` on the gap into
+    /// which it inserts (PROTOCOLS K1). Waiting requests do not conflict, because the call takes no lock that they wait
+    /// for.
     ///
     /// # Errors
     /// As [`LockManager::lock`].
@@ -140,7 +141,7 @@ impl LockManager {
             // One acquire load is enough, see `is_without_rival`.
             let seen = self.table.word(mixed).load();
             if !seen.is_fat() {
-                // If the owner's lock is on another name of the word and the tag, the result is false although the
+                // If the owner's lock is on another name with the same word and tag, the result is false although the
                 // object may be free.
                 return !seen.may_be_for(mixed);
             }

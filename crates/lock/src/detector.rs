@@ -175,7 +175,7 @@ impl LockManager {
         Some(chosen)
     }
 
-    /// Chooses a victim, unless a member that was chosen before will end its wait.
+    /// Chooses a victim, unless an earlier search has chosen a member that will end its wait.
     fn choose_victim(&self, session: &Session, search: &mut Search, circle: &[u32], chosen: &[u32]) {
         let mut candidates = circle.to_vec();
         if let Some(&locker) = chosen.first() {
@@ -218,7 +218,8 @@ impl LockManager {
         self.processes.is_stopped(self.table.locker(locker).session.load())
     }
 
-    /// Returns the victim of a circle: the cheapest locker by the setting, and the youngest of several such lockers.
+    /// Returns the victim of a circle: the locker with the least cost according to the setting, and the youngest locker
+    /// if several have the least cost.
     fn choose(&self, circle: &[u32]) -> u32 {
         let age = |locker: u32| (Reverse(self.table.locker(locker).birth.load()), Reverse(locker));
         let chosen = circle.iter().copied().min_by_key(|&locker| {

@@ -76,7 +76,7 @@ pub enum Error {
     #[error("the lock table cannot grow, and no lock was taken: {0}")]
     Full(#[source] rio::Error),
     /// The lock table is so large that further slots could not be named.
-    #[error("the lock table must lie in the first {limit} bytes of shared memory, and these are full; no lock was taken. End transactions that hold very many locks")]
+    #[error("the lock table must be in the first {limit} bytes of shared memory, and these are full; no lock was taken. End transactions that hold very many locks")]
     OutOfReach {
         /// The last byte that a slot may occupy.
         limit: u64,

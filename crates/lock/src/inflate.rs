@@ -2,10 +2,9 @@
 //! same word.
 //!
 //! An inflation happens under the latch of the bucket. First the session sets FAT in the word, so the owner's swaps
-//! fail. Then a section makes the owner's request the head of a queue. Last, the place of
-//! the request is removed from the word, which then has only FAT. A session that searches for a queue first does the
-//! steps that an earlier session has left undone
-//! (docs/design/0021, rules 4, 5, 10 and 11).
+//! fail. Then a section makes the owner's request the head of a queue. Last, the place of the request is removed from
+//! the word, which then has only FAT. A session that searches for a queue first does the steps that an earlier session
+//! has left undone (docs/design/0021, rules 4, 5, 10 and 11).
 //!
 //! If we die here: the word may have FAT and a place. The state of the request at that place then shows whether the
 //! request is in a queue, because one section changes both the state and the queue.
@@ -112,7 +111,7 @@ impl Table {
         true
     }
 
-    /// Removes the place of a request that its locker releases from the word, under the latch. Returns whether the
+    /// Removes a request's place from the word, under the latch, before the request is released. Returns whether the
     /// request is in a queue.
     pub(crate) fn settle_for_release(&self, mixed: u64, place: Place, request: &Request) -> bool {
         let word = self.word(mixed);
@@ -141,7 +140,7 @@ fn same_word(one: u64, other: u64) -> bool {
 
 impl LockerSlot {
     /// Returns the mode in which the locker holds the lock of a request on its stack. Returns `None` if the request
-    /// waits, or is thin and its word does not have its place.
+    /// waits, or if it is thin and its word does not have its place.
     pub(crate) fn held_mode(table: &Table, place: Place, request: &Request) -> Option<Mode> {
         let state = request.state.get();
         if !state.is_thin() {

@@ -16,8 +16,8 @@
 //! stores, which slow no other processor down. Two rules make these stores safe:
 //!
 //! * A locker that checks a request under the latch *learns* it: its session notes, in private memory, the request and
-//!   the table's *epoch*. While the epoch is the same, the locker may take the lock only by its bit. It first sets the
-//!   bit and then reads the epoch.
+//!   the table's *epoch*. While the epoch is the same, the locker may take the lock by setting the bit, without the
+//!   latch. It first sets the bit and then reads the epoch.
 //! * A locker that revokes raises the epoch, waits for a barrier of all processors, and then reads the bits. So either
 //!   the revoking locker sees the bit, or the locker of the request sees the new epoch and checks the request under the
 //!   latch.
@@ -30,9 +30,9 @@
 //! 4. After a kept request was learnt, the epoch rises before the request goes out of force. A contended request is not
 //!    learnt.
 //!
-//! A mark in the word `active` means that another locker waits. The mark is lost if the locker stores to the word at
-//! that moment. This costs only milliseconds, because the waiter also checks after a timeout (PROTOCOLS D8). If
-//! barriers do not reach a process, its lockers check their requests under the latch each time.
+//! A mark in the word `active` means that another locker waits. The mark is lost if the locker of the word itself
+//! stores to the word at the same moment. This costs only milliseconds, because the waiter also checks after a timeout
+//! (PROTOCOLS D8). If barriers do not reach a process, its lockers check their requests under the latch each time.
 //!
 //! If we die here: an active request is held like any other request; a request that is revoked and still in its queue
 //! blocks no locker; an epoch that was raised without need makes each locker check its requests once.
@@ -95,7 +95,8 @@ pub struct KeptLock {
     pub index: u8,
     /// The mode held: the mode asked for, or a stronger one.
     pub mode: Mode,
-    /// The epoch in which the locker's next transactions may take the lock with [`LockManager::lock_again`], if any.
+    /// The epoch in which the locker's next transactions may take the lock with [`LockManager::lock_again`]. Without an
+    /// epoch they may not call it.
     pub epoch: Option<u64>,
 }
 
@@ -111,8 +112,8 @@ pub(crate) fn kept_place(word: u64) -> Place {
     Place(word as u32)
 }
 
-/// Returns the index that the search for a name checks at this step: at first the name's preferred index, then the
-/// index after the last.
+/// Returns the index that the search for a name checks at this step: at first the name's preferred index, then the next
+/// index each time.
 #[inline]
 fn likely_index(mixed: u64, step: usize) -> usize {
     ((mixed >> 61) as usize + step) % KEPT
@@ -176,15 +177,15 @@ impl LockerSlot {
         let _ = self.active.compare_exchange(active, active | WANTED);
     }
 
-    /// Returns a free place for one more kept request.
+    /// Returns a free index for one more kept request.
     fn room_to_keep(&self, mixed: u64) -> Option<usize> {
         (0..KEPT).map(|step| likely_index(mixed, step)).find(|&index| self.kept[index].get() == 0)
     }
 }
 
 impl LockManager {
-    /// Takes an intent lock that the locker kept from an earlier transaction, in a mode that covers `mode`, if there is
-    /// such a lock. If not, [`LockManager::lock`] takes one.
+    /// Takes an intent lock that the locker kept from an earlier transaction, in a mode that covers `mode`. If the
+    /// locker can take no such lock, returns `None`, and the caller then calls [`LockManager::lock`].
     pub fn lock_kept(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Option<KeptLock> {
         match mode.is_intent() && name.is_coarse() {
             true => self.activate(&self.ask(session, locker, name, mode)),
@@ -333,7 +334,7 @@ impl LockManager {
         slot.note_idle(index);
     }
 
-    /// Makes the kept requests idle: the transaction ends.
+    /// Makes the kept requests idle, at the end of a transaction.
     #[inline]
     pub(crate) fn idle_all(&self, session: &Session, slot: &LockerSlot, granted: &mut Granted) {
         let active = slot.active.get();
@@ -388,7 +389,8 @@ impl LockManager {
         let Ok(queue) = self.table.find(bucket, name, mixed) else { return };
         let in_force = |request: &Request| request.state.get().is_kept() && request.state.get().granted().is_some();
         let kept: Vec<(Place, &Request)> = queue.requests().filter(|(_, request)| in_force(request)).collect();
-        // The locker of a contended request has checked the request since an earlier barrier, or will check it.
+        // A contended request needs no new epoch: its locker has checked the request under the latch since an earlier
+        // barrier, or will check it before the next use.
         if kept.iter().any(|(_, request)| !request.state.get().is_contended()) {
             if !planted("lock: revoking an intent lock ends no epoch") {
                 self.end_epoch();
@@ -426,7 +428,7 @@ impl Table {
 }
 
 impl Queue<'_> {
-    /// Returns whether no locker holds the object or waits for it, now.
+    /// Returns whether no locker holds the object or waits for it at this moment.
     pub(crate) fn is_idle(self) -> bool {
         self.requests().all(|(place, request)| self.held_bit(place, request) == 0 && !request.state.get().waits())
     }

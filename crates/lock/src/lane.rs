@@ -13,7 +13,7 @@ pub(crate) const TURN: u64 = 2_000;
 pub(crate) const AWAY_AFTER: u64 = 100;
 /// The time, in microseconds, after which a waiter that has not looked for a lane counts as stopped, and gets no lane.
 pub(crate) const STOPPED_AFTER: u64 = 100_000;
-/// A turn that ends later than this, in microseconds from now, is invalid: the clock was set.
+/// A turn that ends later than this, in microseconds from now, is invalid: the clock was changed.
 pub(crate) const CLOCK_SET: u64 = 1_000_000;
 /// Bits of the time, in microseconds, which wraps around every twelve days; the other bits are the locker's number.
 const TIME_BITS: u32 = 40;
@@ -40,12 +40,12 @@ impl LaneTurn {
         LaneTurn(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
     }
 
-    /// Returns the lane's locker. Lockers with longer numbers, beyond sixteen million, use no lanes.
+    /// Returns the lane's locker. Lockers whose numbers need more bits, beyond sixteen million, use no lanes.
     pub(crate) fn locker(self) -> u32 {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
 
-    /// Returns whether the turn is over, or the lane free. The turn may have begun after `now` was read. A turn that
+    /// Returns whether the turn is over, or the lane is free. The turn may have begun after `now` was read. A turn that
     /// ends too far away counts as over.
     pub(crate) fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
@@ -69,7 +69,7 @@ impl LaneWait {
         LaneWait(LaneWait::moment(since) << 16 | LaneWait::moment(now))
     }
 
-    /// Returns a time as a moment, which is never zero.
+    /// Converts a time to one of these times of 16 bits. The result is never zero.
     fn moment(time: u64) -> u32 {
         u32::try_from(time >> 10 & u64::from(LaneWait::MOMENTS)).unwrap_or(0) | 1
     }
@@ -150,7 +150,7 @@ mod tests {
     fn a_turn_ends_when_the_clock_is_set() {
         let taken = LaneTurn::new(7, NOW);
         assert_eq!(taken.locker(), 7);
-        assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
+        assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "the time may wrap around");
         assert!(!taken.is_over(NOW - 1), "the turn began a moment after the clock was read");
         assert!(taken.is_over(NOW + TURN) && taken.is_over(NOW - CLOCK_SET) && taken.is_over(NOW - (1 << 30)));
     }

@@ -1,19 +1,19 @@
 //! Lanes: under contention, only as many transactions run at a time as there are processors.
 //!
 //! Departure from LIBTP, which admits every transaction. If more processes run than there are processors, each process
-//! loses its processor in the middle of a transaction, with locks held. Other processes wait for these locks and hold
-//! locks, too. With more processes, fewer locks are free. Then fewer concurrent transactions do more work: the
-//! multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by restricting
+//! loses its processor in the middle of a transaction, with locks held. Other processes wait for these locks while they
+//! hold locks themselves. With more processes, fewer locks are free. Then fewer concurrent transactions do more work:
+//! the multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by restricting
 //! concurrency" (2019).
 //!
 //! No single session distributes the lanes, because it might die. A session that sleeps for a lock assumes contention,
 //! so its next transactions begin in a lane. There is one lane for each processor. The session keeps
 //! its lane for a turn of some thousands of transactions, then hands the lane to the session that has waited longest,
-//! and waits itself. A session that has slept neither for a lock nor for a lane for a while runs without a lane.
+//! and waits itself. If a session has lately slept neither for a lock nor for a lane, it runs without a lane.
 //!
 //! A lane is advice: it does no harm if two sessions use one lane, or if a lane stays empty. So a lane is one word,
-//! taken by a swap. A session that searches for a lane first hands on each lane whose turn is over or whose holder is
-//! away. The session that has waited longest gets the lane. It may be another session than the searching session. No
+//! taken by a swap. Before a session takes a lane, it hands on each lane whose turn is over or whose holder is away.
+//! The session that has waited longest gets the lane. This may be a different session from the searching session. No
 //! session waits longer than [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits
 //! for it, and no commit is answered late.
 //!
@@ -139,7 +139,7 @@ impl LockManager {
         slot.filter.load() == 0 && slot.wants_lane.load() == LaneWait::NONE && slot.lane.load().is_long_ago(now)
     }
 
-    /// Gives each unneeded lane to the waiter that has waited longest and has none, and wakes that waiter, unless it is
+    /// Gives each unneeded lane to the waiter that has waited longest and has no lane. Wakes that waiter, unless it is
     /// the caller's `locker`.
     fn hand_on(&self, locker: LockerId, now: u64) {
         for number in 0..self.lane_count {
@@ -340,13 +340,13 @@ mod tests {
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         scene.hold(0);
         let slot = locks.table.locker(waiter.0);
-        // A turn that ends long after the longest wait.
+        // The holder's turn ends long after the longest wait.
         locks.lane(0).taken.publish(LaneTurn::new(holder.0, boot_micros() + CLOCK_SET - TURN));
         slot.note_contention(boot_micros());
         let started = Instant::now();
         locks.pause_before_begin(&scene.session, waiter);
         let waited = started.elapsed();
-        assert!(waited >= Duration::from_micros(PATIENCE), "the locker began after {waited:?}: it did not wait");
+        assert!(waited >= Duration::from_micros(PATIENCE), "the locker began after {waited:?}, before the limit");
         assert_eq!(slot.wants_lane.load(), LaneWait::NONE);
     }
 }

@@ -92,7 +92,7 @@ pub use wait::WAITS_FOR_LOCK;
 pub use waits::WaitInfo;
 pub use waits_for::Edge;
 
-/// The name of a locker: the number of its slot, from one.
+/// The name of a locker: the number of its slot, counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockerId(pub u32);
 bits!(LockerId: u32);
@@ -118,10 +118,10 @@ pub struct LockManager {
     number: usize,
 }
 
-/// The number of the next handle in memory without an environment; no handle has number zero.
+/// The next number for a handle of a lock table without an environment. No handle has number zero.
 static HANDLES: AtomicUsize = AtomicUsize::new(1);
 
-/// Returns the number of the region's only lock table.
+/// Returns the number of the lock table in a region. A region has only one lock table.
 fn number_of(region: &Region) -> usize {
     let header = region.header();
     let of_environment = [&header.environment[0], &header.environment[1], &header.incarnation].map(|word| word.load());
@@ -208,7 +208,7 @@ impl LockManager {
     }
 
     /// Sets the function that recognises a locker which was given to another session and does not have that session's
-    /// name yet. Set once; without the function there are no such lockers.
+    /// name yet. The function is set once. While it is not set, no locker counts as given to another session.
     pub fn set_keeper(&self, keeps: impl Fn(LockerId) -> bool + Send + Sync + 'static) {
         // A second call is from another handle of the same environment, and its function does the same.
         let _ = self.keepers.set(Box::new(keeps));

@@ -1,4 +1,4 @@
-//! A locker: a holder of locks, usually a transaction. Its slot.
+//! Lockers. A locker is a holder of locks, usually a transaction, and has a slot in the region.
 //!
 //! Invariants
 //! 1. `filter` has a bit for every name that the locker holds, and perhaps for further names. If the bit of a name is
@@ -37,13 +37,13 @@ shared! {
         pub(crate) waits: Word<u32>,
         /// A bit for every name that the locker holds.
         pub(crate) filter: Word<u64>,
-        /// The number of the begin of the locker's transaction: a later transaction has a larger number.
+        /// Shows when the locker's transaction began: a later transaction has a larger number.
         pub(crate) birth: Word<u64>,
         /// The number of bytes that the locker's transaction has logged.
         pub(crate) log_bytes: Word<u64>,
         /// Bit n: kept request n is active. The highest bit: another locker waits, or has waited, for one of them.
         pub(crate) active: Word<u64>,
-        /// The intent locks that outlive transactions (`kept.rs`). A cache line.
+        /// The intent locks that outlive transactions (`kept.rs`). They fill one cache line.
         pub(crate) kept: [Word<u64>; 8],
 
         /// The session to wake when a request is granted.
@@ -63,8 +63,8 @@ shared! {
         pub(crate) pause_due: Word<u32>,
         /// How many times the pause was doubled.
         pub(crate) pause_doublings: Word<u32>,
-        /// The time until which its transactions begin in a lane, in microseconds since the machine started, or zero
-        /// (`lanes.rs`).
+        /// The time until which the locker's transactions begin in a lane, in microseconds since the machine started,
+        /// or zero (`lanes.rs`).
         pub(crate) lanes_until: Word<u64>,
         /// The locker's last lane, and when it last began a transaction in that lane.
         pub(crate) lane: Word<LaneStart>,

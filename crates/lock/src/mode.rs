@@ -118,7 +118,7 @@ mod tests {
     use super::Mode;
     use Mode::{IS, IX, S, SIX, U, X};
 
-    /// Written by hand, not derived: rows and columns in the order of `Mode::ALL`.
+    /// Written by hand, not derived. Rows and columns are in the order of `Mode::ALL`.
     const COMPATIBLE: [&str; 6] = ["+++++-", "++----", "+-+-+-", "+-----", "+-+---", "------"];
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_join_of_two_modes_is_as_in_the_table() {
-        // Rows: held; columns: asked for: IS IX S SIX U X.
+        // The rows are the held modes, and the columns are the modes asked for, both in the order IS, IX, S, SIX, U, X.
         let table = [
             [IS, IX, S, SIX, U, X],
             [IX, IX, SIX, SIX, SIX, X],

@@ -8,10 +8,10 @@ use std::fmt;
 /// The name of an object: sixteen bytes that the lock manager does not interpret.
 ///
 /// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below a record, 5 for a
-/// segment of memory, 6 for an object that the program names, and 7 for the right, which one transaction has at a time,
-/// to put plain files in their places. `space` is the database or segment. `hash` is a page number or a hash of the
-/// key, fixed in the file format (PROTOCOLS K2). Two keys with the same hash share one lock. This costs concurrency,
-/// but no correctness.
+/// segment of memory, 6 for an object that the program names, and 7 for the right to put plain files in their places,
+/// which only one transaction has at a time. `space` is the database or segment. `hash` is a page number or a hash of
+/// the key, fixed in the file format (PROTOCOLS K2). Two keys with the same hash share one lock. This costs
+/// concurrency, but no correctness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockName {
     /// Which database.
@@ -42,7 +42,7 @@ impl LockName {
     pub(crate) fn mixed(self) -> u64 {
         let seed = self.hash ^ self.low().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let wide = u128::from(seed) * 0xD6E8_FEB8_6659_FD93;
-        // Both halves, so that every bit of the name affects the low bits and the high bits.
+        // Both halves are used, so that every bit of the name affects the low bits and the high bits.
         #[allow(clippy::cast_possible_truncation, reason = "the halves of the product are wanted")]
         let halves = (wide as u64, (wide >> 64) as u64);
         halves.0 ^ halves.1

@@ -1,12 +1,12 @@
 //! The transactions that this thread has open.
 //!
 //! Two decisions depend on this thread's open transactions. A thread that has an open transaction with locks must not
-//! wait for a lane when it begins another transaction: other sessions would wait for those locks during their turns.
-//! And a transaction that waits for another transaction of its own thread waits for ever: the thread cannot end the
-//! other transaction while it waits (`own_thread.rs`).
+//! wait for a lane when it begins another transaction: other sessions would wait for those locks while the thread waits
+//! for a lane. And a transaction that waits for another transaction of its own thread waits for ever: the thread cannot
+//! end the other transaction while it waits (`own_thread.rs`).
 //!
 //! A transaction may move to another thread. It counts as open in the thread that began it until another thread uses
-//! it. From then on it counts as open in no known thread. The name in the list outlives its transaction, but names are
+//! it. From then on it counts as open in no known thread. A name in the list outlives its transaction, but names are
 //! not used again, so an ended transaction is never mistaken for another transaction.
 
 use std::cell::Cell;
@@ -50,7 +50,7 @@ thread_local! {
     static HERE: Here = const { Here { count: Cell::new(0), named: [const { Cell::new(NONE) }; NAMED] } };
 }
 
-/// Transactions that were used in another thread after their first.
+/// Transactions that a second thread has used.
 static MOVED: Mutex<Vec<Named>> = Mutex::new(Vec::new());
 
 fn moved() -> std::sync::MutexGuard<'static, Vec<Named>> {
@@ -64,7 +64,7 @@ fn this_thread() -> usize {
 }
 
 /// A counted transaction. If a transaction ends in another thread than it began in, the counts of both threads are off
-/// by one. The first thread then no longer waits for lanes, which are only advice.
+/// by one. The first thread then waits for no lane. This does no harm, because lanes are only advice.
 pub struct OpenHere(());
 
 impl OpenHere {

@@ -11,10 +11,10 @@
 //! becomes *firm*: no locker can take its next grant, however long the waiter sleeps. So a waiter is overtaken only
 //! while it does not run, and never again after it was woken without the lock.
 //!
-//! A locker that is queued after an overtaken waiter waits for that waiter both before and after the overtaking, so the
-//! overtaking hides no wait from `detector.rs`.
+//! If a locker's request is queued after an overtaken waiter, the locker waits for that waiter both before and after
+//! the overtaking. So the overtaking hides no wait from `detector.rs`.
 //!
-//! Invariant: a request is overtaken only if it is the only granted one of its queue, and never if it held the lock
+//! Invariant: a request is overtaken only if no other request of its queue is granted, and never if it held the lock
 //! before.
 //!
 //! If we die here: while the section is open, the lock was not taken; after the section is closed, the dead session
@@ -30,7 +30,8 @@ use crate::table::Latched;
 use crate::{LockManager, Mode};
 
 impl Queue<'_> {
-    /// Returns whether only a grant that its locker has not noticed keeps `mode` from being granted.
+    /// Returns whether `mode` conflicts with the only grant of the queue, and the grant's locker has not noticed it
+    /// yet.
     pub(crate) fn can_be_overtaken(self, mode: Mode) -> bool {
         let state = self.head.state.get();
         let is_alone = || self.requests().skip(1).all(|(_, other)| other.state.get().granted().is_none());
@@ -62,13 +63,13 @@ impl LockManager {
 }
 
 impl Request {
-    /// Notes that the locker, which waited, has noticed the grant. Under the latch.
+    /// Notes that the locker, which waited, has noticed the grant. The caller has the latch.
     #[inline]
     pub(crate) fn notice(&self) {
         self.state.init(self.state.get().noticed());
     }
 
-    /// Makes the request firm: its locker was woken, and the request is not granted. Under the latch.
+    /// Makes the request firm: its locker was woken, and the request is not granted. The caller has the latch.
     #[inline]
     pub(crate) fn make_firm(&self) {
         self.state.init(self.state.get().firm());

@@ -6,7 +6,7 @@
 //! beginning with its own wait, and gives up if they lead to a transaction of its own thread.
 //!
 //! A transaction may have been moved to another thread that has not used it yet, and then the check would wrongly count
-//! it as this thread's. So a locker makes the check only after a long wait.
+//! it as a transaction of this thread. So a locker makes the check only after a long wait.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ impl LockManager {
     /// Returns a transaction of this thread that the locker waits for, directly or not.
     #[cold]
     pub(crate) fn own_thread_in_the_way(&self, session: &Session, locker: u32) -> Option<LockerId> {
-        // This check would take all threads of a test's scheduler for one thread.
+        // Under a test's scheduler, the check would take all threads for one thread.
         if !open_here::has_several()
             || rio::schedule::is_scheduled()
             || planted("lock: a wait for another transaction of the same thread is allowed")

@@ -66,8 +66,9 @@ impl LockManager {
         Ok(())
     }
 
-    /// Releases the locker's locks whose names `choose` accepts, such as the records of a database that is now locked
-    /// whole. Returns the number of released locks, not counting intent locks on databases, which become idle.
+    /// Releases the locker's locks whose names `choose` accepts, such as the locks on the records of a database that is
+    /// locked as a whole. Returns the number of released locks, not counting intent locks on databases, which become
+    /// idle.
     pub fn unlock_matching(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
         let slot = self.table.locker(locker.0);
         let chosen = slot.requests(&self.table).filter(|(_, request)| choose(request.lock_name()));
@@ -209,7 +210,7 @@ impl Table {
         }
         failpoint("lock: remove inner, no waiter granted");
         let found = self.find(bucket, request.lock_name(), request.mixed.get());
-        let queue = found.expect("a request hangs from the head of its queue");
+        let queue = found.expect("a request that is not a head is in a queue");
         if queue.head.summary.get().waiting() {
             queue.grant(change, granted);
         }

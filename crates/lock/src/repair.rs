@@ -100,7 +100,7 @@ impl LockManager {
     fn drop_thin_requests(&self, slot: &LockerSlot) {
         let held = slot.requests(&self.table).filter(|(_, request)| !request.state.get().is_thin());
         let held: Vec<Place> = held.map(|(place, _)| place).collect();
-        // From the top downwards, so a repair that begins again still finds each held request.
+        // The stores begin at the top, so a repair that begins again still finds each held request.
         slot.top.init(held.first().copied().unwrap_or(Place::NONE));
         for (at, &place) in held.iter().enumerate() {
             let (above, below) = (at.checked_sub(1).map(|at| held[at]), held.get(at + 1).copied());

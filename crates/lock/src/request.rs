@@ -1,7 +1,7 @@
 //! A request: one locker's claim on one object, granted or waiting. One cache line.
 //!
-//! A link has the *place* of a slot, so following the link is an addition and a bounds check. A free slot has the bytes
-//! of its last use, except for the two words of its locker's stack; so taking a slot needs no before-images.
+//! A link has the *place* of a slot, so following the link is an addition and a bounds check. The bytes of a free slot
+//! have no meaning, except for the two words of its locker's stack. So filling a free slot needs no before-images.
 //!
 //! If we die while filling a free slot: the slot is still free.
 
@@ -10,7 +10,7 @@ use rio::{bits, planted, shared, Bits, Offset, Word};
 use crate::mode::Mode;
 use crate::name::LockName;
 
-/// Bytes of a slot, and the unit in which places count.
+/// Bytes of a slot, and the unit in which places are counted.
 pub(crate) const REQUEST_BYTES: u64 = 64;
 /// The end of the bytes that slots may occupy: places have 32 bits.
 pub(crate) const REACH: u64 = (1 << 32) * REQUEST_BYTES;
@@ -81,7 +81,7 @@ fn nonsense(raw: u32) -> ! {
 }
 
 impl State {
-    /// The bits of a check on the other bits; only the stored word has them.
+    /// The bits of a checksum of the other bits. Only the stored word has them.
     const CHECK: u32 = !0 << 20;
 
     #[inline]
@@ -95,7 +95,7 @@ impl State {
     const FRESH: u32 = 1 << 18;
     /// The request waits, and is not overtaken once it is granted.
     const FIRM: u32 = 1 << 19;
-    /// The request is kept, but no longer in force.
+    /// The request is kept, but not in force.
     pub(crate) const REVOKED: State = State(State::KEPT);
 
     /// The request is in no queue; the mode is in the word of the name (`thin.rs`).
@@ -231,11 +231,11 @@ impl Summary {
 shared! {
     /// A request's slot.
     pub(crate) struct Request {
-        /// The object's name, as `LockName::low` and its hash.
+        /// The object's name: `LockName::low`, then `LockName::hash`.
         pub(crate) name: [Word<u64>; 2],
         /// The name, mixed: it leads to the bucket.
         pub(crate) mixed: Word<u64>,
-        /// The modes held and waited for. The locker also reads it without the latch, as a hint: see `wait.rs`.
+        /// The modes held and waited for. The locker also reads this word without the latch, as a hint: see `wait.rs`.
         pub(crate) state: Word<State>,
         /// The number of the request's locker.
         pub(crate) locker: Word<u32>,
@@ -269,7 +269,8 @@ impl Request {
         LockName::from_words(self.name[0].get(), self.name[1].get())
     }
 
-    /// Asserts that name and locker are as they were filled in. The caller has the latch of the request's bucket.
+    /// Asserts that the name and the locker have not changed since they were stored. The caller has the latch of the
+    /// request's bucket.
     ///
     /// # Panics
     /// If a wild store has damaged the request.
@@ -282,7 +283,7 @@ impl Request {
         assert!(is_whole, "a lock request has a value that the library does not store there");
     }
 
-    /// The mixed name is a checksum of the name.
+    /// Returns a checksum of the mixed name and the locker. The mixed name is itself a checksum of the name.
     #[inline]
     fn checksum(mixed: u64, locker: u32) -> u64 {
         !(mixed ^ u64::from(locker).wrapping_mul(0xD6E8_FEB8_6659_FD93))

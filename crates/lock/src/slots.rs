@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! 1. Every slot is in exactly one place: on a stack, in the shared list, or among the never used slots.
-//! 2. A call takes the slots that it needs before it changes anything else (PROTOCOLS D11).
+//! 2. Before a call changes anything else, it takes the slots that it needs (PROTOCOLS D11).
 //!
 //! If we die here: each move is one section, which is rolled back. The slots that a growing slab has added are already
 //! among the never used slots.
@@ -102,7 +102,7 @@ impl Table {
         Batch { first, last, count }
     }
 
-    /// Chains slots that were never used, and adds a chunk if there are none. They still count as never used.
+    /// Chains slots that were never used. If there are none, adds a chunk. The chained slots still count as never used.
     fn find_fresh(&self, wanted: u32) -> Result<Batch> {
         let used = self.header.used.get();
         if used == self.requests.capacity() {

@@ -33,11 +33,12 @@ pub(crate) const CHAINS: usize = 8;
 /// The number of buckets at first; `FIRST_LEVEL` is its base-2 logarithm.
 pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
 const FIRST_LEVEL: u32 = 6;
-/// The number of objects from which on a chain is long: then a bucket is split.
+/// A chain with this many objects is long. An insertion that finds a long chain splits a bucket.
 pub(crate) const LONG_CHAIN: u32 = 3;
 /// The length that no chain and no queue reaches: a chain of this length is a circle, which a wild store has made.
 pub(crate) const CHAIN_MAX: u32 = 1 << 24;
-/// More buckets than a name can have been in: one for each level.
+/// The largest number of buckets in which a search looks for a name. A name was in at most one bucket for each level,
+/// so a longer search goes in a circle.
 const LEVELS_MAX: u32 = 1 << 10;
 /// A bucket with at most this number of objects is split with the undo log that every session has; for more, the log is
 /// made larger first.
@@ -105,8 +106,8 @@ shared! {
     pub(crate) struct Bucket {
         /// Guards the bucket and all queues in its chains (rank `LOCK_BUCKET`).
         pub(crate) latch: Latch,
-        /// The number of low bits of a name's hash that are equal to this bucket's number; zero before a split makes
-        /// the bucket.
+        /// The number of low bits of a hash that are compared: a name belongs to this bucket if these bits are the
+        /// bucket's number. Zero before a split makes the bucket.
         pub(crate) level: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u32>; 5],
@@ -119,7 +120,7 @@ impl Bucket {
     /// Returns the chain of a name.
     #[inline]
     pub(crate) fn chain(&self, mixed: u64) -> &Word<Place> {
-        // Three bits: never out of bounds, as the compiler can prove.
+        // The index has three bits, so it is never out of bounds, and the compiler can prove this.
         &self.chains[(mixed >> 61) as usize & (CHAINS - 1)]
     }
 }
@@ -158,7 +159,7 @@ impl Table {
     /// If `place` is [`Place::NONE`]: a chain is broken.
     #[inline]
     pub(crate) fn request(&self, place: Place) -> &Request {
-        self.region.at(place.offset().expect("a chain of the lock table ends before it is followed"))
+        self.region.at(place.offset().expect("the end of a chain is never followed"))
     }
 
     /// Returns the locker of that number.
@@ -247,7 +248,8 @@ impl Table {
         is_split
     }
 
-    /// Postpones a split until no latch is held: a split may need more memory, which is a system call.
+    /// Postpones a split until no latch is held: a split may need more memory, and the kernel gives memory only through
+    /// a system call.
     #[cold]
     #[inline(never)]
     pub(crate) fn postpone_split(&self) {
@@ -371,8 +373,8 @@ fn low_bits(mixed: u64, level: u32) -> u32 {
 #[inline(never)]
 fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     if level != 0 {
-        // Follows the first split that moved the name away from this bucket. Buckets of later splits may not exist yet:
-        // those splits are of other buckets.
+        // Follows the first split that moved the name away from this bucket. Later splits, of other buckets, may have
+        // moved the name further, but perhaps they have not happened yet.
         let away = (low_bits(mixed, level) ^ number).trailing_zeros();
         return low_bits(mixed, away + 1);
     }
@@ -387,8 +389,8 @@ pub(crate) fn goes_in_a_circle() -> ! {
     panic!("a chain of the lock table has no end")
 }
 
-/// A role: at most one session has it at a time. The word has the session; another session takes the role over from a
-/// dead session (PROTOCOLS D5).
+/// A role: at most one session has it at a time. The word has the session's id. If that session is dead, another
+/// session takes the role over (PROTOCOLS D5).
 pub(crate) struct Role<'t> {
     word: &'t Word<SessionId>,
     me: SessionId,

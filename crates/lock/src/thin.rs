@@ -44,8 +44,8 @@ impl ThinWords {
     }
 }
 
-/// The value of a word. Twelve of its bits are a check of the other bits. A session compares the check before it uses
-/// the place or the mode of the word.
+/// The value of a word. Twelve of its bits are a checksum of the other bits. A session compares the checksum before it
+/// uses the place or the mode of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thin(u64);
 bits!(Thin: u64);
@@ -57,7 +57,7 @@ fn nonsense(raw: u64) -> ! {
 }
 
 impl Thin {
-    /// The bits of a check on the other bits.
+    /// The bits of a checksum of the other bits.
     const CHECK: u64 = 0xFFF << 20;
     const TAG: u64 = 0xFFFF << 4;
     const MODE: u64 = 7 << 1;
@@ -72,7 +72,7 @@ impl Thin {
         Thin(bits | bits.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & Thin::CHECK)
     }
 
-    /// Returns the bits without the check.
+    /// Returns the bits without the checksum.
     ///
     /// # Panics
     /// If a wild store has damaged the word.
@@ -90,13 +90,13 @@ impl Thin {
         mixed >> WORD_BITS << 4 & Thin::TAG
     }
 
-    /// Returns the word of a thin lock.
+    /// Returns the value of a word with a thin lock.
     #[inline]
     pub(crate) fn owned(place: Place, mixed: u64, mode: Mode) -> Thin {
         Thin::sealed(u64::from(place.0) << 32 | Thin::tag(mixed) | u64::from(mode.code()) << 1)
     }
 
-    /// Returns whether the word has this place of a request and not the bit FAT.
+    /// Returns whether the word has this place of a request, and does not have the bit FAT.
     #[inline]
     pub(crate) fn is_owned_by(self, place: Place) -> bool {
         self.0 >> 32 == u64::from(place.0) && !self.is_fat()
@@ -130,7 +130,7 @@ impl Thin {
         Thin::sealed(self.whole() & !Thin::MODE | u64::from(mode.code()) << 1)
     }
 
-    /// Returns whether a locker may have the name, in the word or in a queue. False is certain.
+    /// Returns whether a locker may have a lock on the name, in the word or in a queue. False is certain.
     #[inline]
     pub(crate) fn may_be_for(self, mixed: u64) -> bool {
         self.is_fat() || self != Thin::FREE && self.whole() & Thin::TAG == Thin::tag(mixed)

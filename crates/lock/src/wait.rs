@@ -11,7 +11,8 @@
 //! 3. A wait that is cancelled (`process/cancel.rs`) ends within [`SLEEP_MAX`].
 //! 4. `waiting` in the locker's slot is set exactly while the locker waits: a search for deadlocks reads it.
 //!
-//! If we die here: the request stays in its queue and waits; the repair removes it as it removes a granted request.
+//! If we die here: the request stays in its queue and waits; the repair removes the request in the same way as a
+//! granted request.
 
 use std::time::{Duration, Instant};
 

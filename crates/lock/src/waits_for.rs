@@ -4,9 +4,9 @@
 //! are transactions. Edges represent the *waits-for* relation". The graph is read from the queues, with one bucket
 //! latched at a time. So the reads are not simultaneous, and `detector.rs` reads each wait twice.
 //!
-//! A locker that waits for a new lock waits for every request before it in the queue that holds a conflicting mode, or
-//! that itself waits for a lock or a conversion, because waiters are granted in order. A locker that waits for a
-//! conversion waits only for the other requests that hold a conflicting mode.
+//! A locker that waits for a new lock waits for two kinds of requests before its own in the queue: requests that hold a
+//! conflicting mode, and requests that themselves wait for a lock or a conversion, because waiters are granted in
+//! order. A locker that waits for a conversion waits only for the other requests that hold a conflicting mode.
 
 use libtp_process::{Session, SessionId};
 

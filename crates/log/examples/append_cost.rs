@@ -1,7 +1,7 @@
 //! Measures the cost of an append, and of a bare loop that copies the same bytes and computes the same checksum.
 //!
-//! `cargo run --release -p libtp-log --example append_cost`. One thread, bodies of 100 bytes, nothing flushed while
-//! the clock runs. The figures are the fastest of twenty rounds, in nanoseconds.
+//! `cargo run --release -p libtp-log --example append_cost`. One thread appends records with bodies of 100 bytes, and
+//! nothing is flushed while the clock runs. The figures are the fastest of twenty rounds, in nanoseconds.
 
 use std::hint::black_box;
 use std::sync::Arc;

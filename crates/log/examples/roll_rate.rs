@@ -1,7 +1,7 @@
 //! Measures how fast restart reads a log: `log_roll` over segment files, and the search for the log's end.
 //!
-//! `cargo run --release -p libtp-log --example roll_rate [MEGABYTES]`. Records of 100 bytes; the files are in the page
-//! cache.
+//! `cargo run --release -p libtp-log --example roll_rate [MEGABYTES]`. The records have bodies of 100 bytes, and the
+//! files are in the page cache.
 
 use std::path::Path;
 use std::sync::Arc;

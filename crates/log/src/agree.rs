@@ -29,9 +29,9 @@ pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: 
     reach_to(durable, header, ring, files, control)
 }
 
-/// Checks that the files hold all log of a region that was made for another life of this environment, or for other
-/// files at this path. A region whose log header is damaged has no log to compare. But a region that outlives the
-/// system may have log even then, because a crash may leave old values in some words of its header.
+/// Checks that the files hold the whole log of a region that was made for another incarnation of this environment's
+/// log, or for other files at this path. A region whose log header is damaged has no log to compare. But a region that
+/// outlives the system may have log even then, because a crash may leave old values in some words of its header.
 ///
 /// # Errors
 /// [`Error::Disagree`] if the region has, or may have, log that the files lack; [`Error::Io`].
@@ -86,7 +86,7 @@ pub(crate) fn good_up_to(files: &LogFiles, from: Lsn, end: Lsn) -> Result<Lsn> {
 
 /// Returns the end of the bytes that are equal in the ring and the files.
 fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> {
-    let bytes = usize::try_from(end.since(from)).expect("at most a witness");
+    let bytes = usize::try_from(end.since(from)).expect("a witness is short");
     let (mut in_ring, mut in_files) = (vec![0; bytes], vec![0; bytes]);
     let has_ring = ring.copy_out(from, &mut in_ring);
     let read = files.copy_out(from, &mut in_files)?;
@@ -98,7 +98,8 @@ fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> 
 }
 
 /// Returns the beginning of the ring's log. The ring's first chunk is filled from a witness below the end that restart
-/// found. A damaged word counts as zero, since the comparison just below the durable end works without the three words.
+/// found. A damaged word counts as zero, since the comparison just below the durable end also works without the words
+/// that are read here.
 fn ring_begin(header: &LogHeader) -> Lsn {
     let look = |word: &Checked<Lsn>| word.try_load().unwrap_or(Lsn::NONE);
     let filled = look(&header.start).minus(WITNESS_BYTES);
@@ -156,7 +157,7 @@ pub fn overwrite_from_ring(
         control.incarnations.begin_as(life, header.start.get())?;
     }
     control.clean = false;
-    // Written into both slots, as at the start of every incarnation.
+    // The control file is written twice, into both slots, as at the start of every incarnation.
     control_file.write(&control)?;
     control_file.write(&control)?;
     Ok(Rescued { from, to: durable.plus(sealed), tail: Some(tail) })

@@ -29,7 +29,7 @@ pub struct Entry {
     pub flags: u16,
     /// The transaction that the record belongs to, or [`TxnId::NONE`].
     pub txn: TxnId,
-    /// The transaction's previous record, an earlier one, or [`Lsn::NONE`].
+    /// The LSN of the transaction's previous record, or [`Lsn::NONE`].
     pub prev: Lsn,
 }
 
@@ -38,8 +38,8 @@ const NOT_RESERVED: &str = "a record was logged without reserving room for it";
 impl LogManager {
     /// Appends a record and returns its LSN: the paper's `log`. The body may come in several parts.
     ///
-    /// Sets the session's note of the append. The caller clears the note when the page changes that the record
-    /// describes are complete (PROTOCOLS D3). Room must have been reserved.
+    /// Sets the session's note of the append. The caller clears the note when it has changed all pages as the record
+    /// describes (PROTOCOLS D3). Room must have been reserved.
     ///
     /// # Panics
     /// If nothing was reserved and the log is full, or the body is longer than
@@ -155,10 +155,10 @@ impl LogManager {
 
     /// Appends a flush mark, a record that has the log's durable end, if there is room (PROTOCOLS L2). A mark changes
     /// no page, so the session notes no append. A mark belongs to no transaction: the header's field for the
-    /// transaction has the mark's time. A record that was reported durable before a time T is below the last mark with
-    /// a time before T. If an unfinished flush has left its mark, the next flush adds no second mark with the same
-    /// durable end, because marks take room that other sessions have reserved. Returns the durable end and the tail
-    /// after the mark.
+    /// transaction has the mark's time. If a record was reported durable before a time T, its LSN is below the last
+    /// mark with a time before T. If an unfinished flush has left its mark, the next flush adds no second mark with the
+    /// same durable end, because marks take room that other sessions have reserved. Returns the durable end and the
+    /// tail after the mark.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
@@ -180,7 +180,7 @@ impl LogManager {
         let crc = assemble(&mut place.0, &header, &[&body]);
         put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
         failpoint("log: flush mark not copied");
-        assert!(self.ring.copy_in(lsn, end, &place.0), "the ring reaches there, as was just seen");
+        assert!(self.ring.copy_in(lsn, end, &place.0), "the end of the ring was just checked");
         self.header.mark_time.init(time);
         // Release: as in `publish`.
         failpoint("log: flush mark copied");

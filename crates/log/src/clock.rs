@@ -50,7 +50,7 @@ impl WallClock {
     /// `last`.
     pub(crate) fn jump(&self, wall: u64, boot: u64, last: u64) -> Option<Jump> {
         let ahead = i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(boot);
-        // Relaxed: of two leaders at once, both or one of them warn of a jump.
+        // Relaxed: if two leaders swap at once, one of them or both warn of a jump.
         let before = self.ahead.swap(ahead, Ordering::Relaxed);
         let distance = ahead.abs_diff(before);
         match before {
@@ -115,7 +115,7 @@ pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64
         let want = end.since(from).min(PIECE_BYTES + MARK_BYTES as u64);
         let mut piece = vec![0; usize::try_from(want).expect("a piece is short")];
         let read = copy_out_unchecked(files, &last, from, &mut piece)?;
-        // From the last place backwards.
+        // Searches backwards from the last place.
         for into in (0..=read.saturating_sub(MARK_BYTES) / 8).rev().map(|place| place * 8) {
             let Some(place) = piece[..read].get(into..into + MARK_BYTES) else { continue };
             let lsn = from.plus(into as u64);

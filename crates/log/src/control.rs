@@ -30,7 +30,7 @@ use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId};
 pub const CONTROL_NAME: &str = "control";
 /// The version of an environment's format.
 pub const CONTROL_VERSION: u32 = 1;
-/// Bytes of a control file without further blocks. The bytes that are locked are far beyond.
+/// Bytes of a control file without further blocks. The bytes on which processes take locks are far beyond these blocks.
 pub const CONTROL_BYTES: u64 = 3 * BLOCK_BYTES;
 /// The largest number of unresolved transactions.
 pub const UNRESOLVED_MAX: usize = 240;
@@ -157,7 +157,7 @@ impl Control {
     /// Returns the segment geometry.
     ///
     /// # Panics
-    /// Never for a `Control` that was read or made here: sizes are checked there.
+    /// Never for a `Control` that this module has read or made, because it has then checked the sizes.
     pub fn geometry(&self) -> crate::Geometry {
         crate::Geometry::new(self.segment_bytes_first, self.segment_bytes_max)
             .expect("the sizes were checked when the control file was read")
@@ -435,8 +435,8 @@ impl ControlFile {
         Ok(Control::from_slot(&slot, &bytes, &older))
     }
 
-    /// Writes the further blocks of a slot, even those that seem to be there: after a failed sync the bytes read are
-    /// not the bytes on the disk.
+    /// Writes the further blocks of a slot, even the blocks that the file seems to have: after a failed sync, a read
+    /// may return other bytes than the disk has.
     fn write_further(&self, slot: u64, older: &[u8]) -> Result<()> {
         for (index, block) in older.chunks(SLOT_BYTES).enumerate() {
             let written = self.file.write_at(block, further_block_at(slot, index));

@@ -1,8 +1,9 @@
 //! Flushing: one session, the leader, writes the ring's new bytes to the segment files and syncs them.
 //!
 //! Paper: LIBTP section 4.2. A session that finds no leader becomes the leader. The leader always writes from
-//! `durable`, even bytes that an earlier leader wrote: a page that is written again is dirty, so the sync writes it.
-//! Only then the leader raises `durable` (PROTOCOLS L3). Appends continue meanwhile: no latch is held.
+//! `durable`, even bytes that an earlier leader wrote: a page of the kernel's cache that is written again is dirty, so
+//! the sync writes it to the disk. The leader raises `durable` only after the sync (PROTOCOLS L3). Appends continue
+//! meanwhile: no latch is held.
 //!
 //! Invariants
 //! 1. `durable` rises only after every byte below its new value was written and synced without an error.
@@ -77,7 +78,7 @@ impl LogManager {
         FlushedTo(self.durable())
     }
 
-    /// Becomes the leader if there is no leader, or if `is_suspect` and the leader has died.
+    /// Becomes the leader if there is no leader. With `is_suspect`, also becomes the leader if the leader has died.
     pub(crate) fn try_lead(&self, session: &Session, is_suspect: bool) -> Option<Leader<'_>> {
         let word = &self.header.leader;
         let holder = word.load();
@@ -137,7 +138,8 @@ impl LogManager {
                 // The ring's lines are written back first: after a crash of the system, restart compares the ring with
                 // the files.
                 self.keep(to.minus(8));
-                // Release, within `raise`: the syncs come before this store for a thread that acquires it.
+                // Release, within `raise`: if a thread loads the new value with acquire, the syncs come before the
+                // load.
                 failpoint("log: synced, durable end not published");
                 header.durable.raise(to);
                 failpoint("log: durable, flush not counted");

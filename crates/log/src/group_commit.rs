@@ -5,7 +5,7 @@
 //! ([`LogManager::force_group`]).
 //!
 //! Invariants
-//! 1. No caller gets the answer "durable" before `durable` is beyond its LSN and the log is not poisoned.
+//! 1. A caller gets the answer "durable" only if `durable` is beyond its LSN and the log is not poisoned.
 //! 2. No waiter sleeps longer than [`SLICE`] without checking again (PROTOCOLS D8): a wake only saves time.
 //!
 //! The table of waiters, and the wakes, are in `waiters.rs`.
@@ -101,9 +101,9 @@ impl LogManager {
     }
 
     /// As [`LogManager::force`], but waits for other commits by the paper's thresholds. If the number of active
-    /// transactions reaches the group threshold, the call sleeps until the wait threshold's share of these transactions
-    /// waits, the logdelay threshold is reached, or the longest wait is over. With the default settings it never waits
-    /// for other commits.
+    /// transactions reaches the group threshold, the call sleeps until one of three events: the waiting share of these
+    /// transactions reaches the wait threshold, the unflushed bytes reach the logdelay threshold, or the longest wait
+    /// is over. With the default settings it never waits for other commits.
     ///
     /// # Errors
     /// As [`LogManager::force`].
@@ -144,7 +144,7 @@ impl LogManager {
         begun.elapsed() >= slice
     }
 
-    /// Sleeps at most `slice`, unless there is nothing to wait for. During the sleep the session has a place in the
+    /// If there is something to wait for, sleeps at most `slice`. During the sleep the session has a place in the
     /// table, so that the leader can wake it.
     fn sleep_in_table(&self, session: &Session, lsn: Lsn, slice: Duration, is_over: impl Fn() -> bool) {
         let ticket = session.prepare_sleep();
@@ -174,8 +174,8 @@ impl LogManager {
         Duration::from_micros(least)
     }
 
-    /// Notes this process's bound of relaxed commits for all processes. Called when the process attaches, so before its
-    /// first commit.
+    /// Notes this process's bound of relaxed commits for all processes. Called when the process attaches, which is
+    /// before its first commit.
     pub(crate) fn note_relaxed_bound(&self) {
         let (word, own) = (&self.header.relaxed_bound, self.settings.relaxed_micros_max.max(1));
         let mut known = word.load();
@@ -219,7 +219,8 @@ impl RelaxedAge {
     fn is_old(&self, tail: Lsn, durable: Lsn, bound: Duration) -> bool {
         let now = Instant::now();
         let mut seen = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // (the earliest time of an unflushed record, the time of the last call, the tail at that call)
+        // The three values are the earliest time of an unflushed record, the time of the last call, and the tail at
+        // that call.
         let (since, looked, tail_then) = seen.unwrap_or((now, now, durable));
         let since = if tail == durable {
             now

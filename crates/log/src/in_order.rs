@@ -100,7 +100,7 @@ pub fn durable_in(region: &Region) -> Option<Lsn> {
     check_header(header, false).is_ok().then(|| header.durable.load())
 }
 
-/// Returns the ring's bytes from `from` to the end of the consecutive valid records of that incarnation.
+/// Returns the ring's bytes from `from` to the end of the consecutive valid records of `incarnation`.
 pub(crate) fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(tail.since(from)).unwrap_or(0)];
     if !ring.copy_out(from, &mut bytes) {

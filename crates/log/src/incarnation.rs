@@ -1,8 +1,8 @@
 //! Incarnations: the numbers that are mixed into the checksums, each for a part of the log (PROTOCOLS L1).
 //!
-//! Every restart raises the log's incarnation before its first append. The checksums of bytes that an earlier
-//! incarnation (a *life* of the log) left beyond the end that restart found contain a smaller number, so they never
-//! verify again.
+//! Every restart raises the log's incarnation before its first append. An earlier incarnation (a *life* of the log) may
+//! have left bytes beyond the end that restart found. The checksums of these bytes contain a smaller number, so the
+//! bytes never verify again.
 //!
 //! Invariants
 //! 1. Numbers and starts both rise strictly from entry to entry.
@@ -171,7 +171,7 @@ mod tests {
             }
         }
         let (first, begun) = (lives.list()[0].number, lives.list()[0].start);
-        assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "the first life may have begun long before");
+        assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "the next life is forgotten");
     }
 
     #[test]

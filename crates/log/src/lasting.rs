@@ -1,9 +1,9 @@
 //! A log whose ring outlives the system: a commit is safe when its record is in memory, without a system call.
 //!
 //! Paper: Rio Vista, section 3, under the log of LIBTP 4.2; PROTOCOLS L9. The process that makes the region notes in
-//! the log's header which failures the memory survives, and every process obeys the note. If the processor's cache
-//! survives less than memory does, only the cache lines of the log are written back, since a rescue reads only the log
-//! of such a region ([`crate::rescue_survivor`]).
+//! the log's header which failures the memory survives, and every process obeys the note. If the memory survives
+//! failures that the processor's cache does not survive, cache lines are written back. Only the lines of the log are
+//! written back, since a rescue reads only the log of such a region ([`crate::rescue_survivor`]).
 //!
 //! Invariants, if lines are written back
 //! 1. Every byte of the ring below `written_back` is in memory, and the tail in memory is at or beyond `written_back`.
@@ -58,8 +58,8 @@ impl LogManager {
         self.ring.lasting
     }
 
-    /// Makes the record at `lsn` and all before it safe: they are then in memory that survives the failures of
-    /// [`LogManager::lasting`]. Makes no system call.
+    /// Makes the record at `lsn` and all earlier records safe: they are then in memory that survives the failures that
+    /// [`LogManager::lasting`] returns. Makes no system call.
     #[inline]
     pub fn keep(&self, lsn: Lsn) {
         if self.ring.lasting.write_back != WriteBack::None {

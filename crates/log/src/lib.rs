@@ -217,7 +217,7 @@ impl LogManager {
         let unusable =
             |what: &str| Error::Unusable { file: region.path().display().to_string(), what: what.to_string() };
         let offset = region.root::<LogHeader>(RootSlot::Log).ok_or_else(|| unusable("it has no log"))?;
-        region.try_at(offset).ok_or_else(|| unusable("the header of its log lies outside"))?;
+        region.try_at(offset).ok_or_else(|| unusable("the header of its log is outside the region"))?;
         let header = region.hold(offset);
         if header.incarnation.get() != control.incarnation() {
             return Err(unusable("its log is of another restart than the control file"));
@@ -272,17 +272,17 @@ impl LogManager {
         self.header.oldest.load()
     }
 
-    /// Returns the bytes that flushes have written to the segment files in this region's life.
+    /// Returns the bytes that flushes have written to the segment files since the region was made.
     pub fn bytes_written(&self) -> u64 {
         self.header.bytes_written.load()
     }
 
-    /// Returns the number of syncs of segment files by flushes in this region's life.
+    /// Returns the number of syncs of segment files by flushes since the region was made.
     pub fn fsyncs(&self) -> u64 {
         self.header.sync_count.load()
     }
 
-    /// Returns the number of flushes in this region's life.
+    /// Returns the number of flushes since the region was made.
     pub fn flushes(&self) -> u64 {
         self.header.flush_count.load()
     }
@@ -338,7 +338,8 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     }
 }
 
-/// Bytes of log that are enough at the beginning, in addition to the log of the undo that restart may need.
+/// If the disk has no room for a whole segment, the log begins with blocks for at most this number of bytes, in
+/// addition to the log of the undo that restart may need.
 const ENOUGH_BYTES: u64 = 512 << 10;
 
 /// Returns whether the segment at the log's end is missing and cannot have contained any log.

@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-/// The byte position of a record in the endless log. Zero stands for no LSN.
+/// The byte position of a record in the endless log. Zero means no LSN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Lsn(u64);

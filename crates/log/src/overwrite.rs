@@ -32,7 +32,8 @@ impl LogFiles {
         Ok(())
     }
 
-    /// As `write`, into new files. Once the new files are synced, they get the names of the old files.
+    /// Does the same as `write`, but writes new files. Once the new files are synced, they get the names of the old
+    /// files.
     pub(crate) fn rewrite(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
         let mut at = from;
         let end = from.plus(bytes.len() as u64);

@@ -37,7 +37,7 @@ const PART_BYTES: u64 = 256 << 10;
 /// The part of a segment to make when the disk has no room for the whole segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnFullDisk {
-    /// No part: without room for the whole segment the call fails.
+    /// No part is made: without room for the whole segment the call fails.
     Whole,
     /// The needed part: the file has its whole length, and blocks only for its first bytes.
     Small,
@@ -101,7 +101,8 @@ impl LogManager {
                 break;
             }
             self.check_poison()?;
-            // Not after each sleep: the check whether the preparer is alive costs each waiter a system call or two.
+            // The waiter does not check after each sleep whether the preparer is alive, because the check costs a
+            // system call or two.
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
                 Some(preparer) => self.prepare_to(session, &preparer, need, OnFullDisk::Small)?,
                 None => {
@@ -197,7 +198,8 @@ impl LogManager {
 
     /// Recycles the log below `keep_from`: renames whole segments for reuse, or removes them. Keeps the files with log
     /// from `keep_files_from` on, even if no record in them is read any more. The control file with the new beginning
-    /// was synced before (PROTOCOLS L7). Does nothing if another session makes segments for a long time.
+    /// was synced before (PROTOCOLS L7). Does nothing if another session is making segments and does not finish in
+    /// time.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`]: some unneeded segments may be gone already. [`Error::Failed`].
@@ -283,8 +285,8 @@ impl LogManager {
         let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));
         leave_given_up(session);
         self.files.free_blocks(unneeded.segment, unneeded.offset)?;
-        // Allocated at once, before data pages take the freed blocks: the log needs that many blocks in order to free
-        // more.
+        // The blocks are allocated at once, before data pages take the freed blocks: the log needs that many blocks in
+        // order to free more.
         match self.prepare_to(session, preparer, self.file_end_wanted(Use::Any), OnFullDisk::Small) {
             Ok(()) | Err(Error::Full { .. }) => Ok(()),
             Err(other) => Err(other),

@@ -203,8 +203,9 @@ pub const fn record_bytes(body_bytes: usize) -> usize {
 pub(crate) fn seal(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let [lsn_low, lsn_high] = halves(lsn.raw() / 8);
     let [incarnation_low, incarnation_high] = halves(incarnation);
-    // The factors are odd: for one record, two LSNs within 32 GiB, or two incarnations at one LSN, never give the same
-    // checksum. Other pairs have equal checksums as rarely as two different records.
+    // The factors are odd. So for one record, two LSNs within 32 GiB never give the same checksum, and neither do two
+    // incarnations at one LSN. Other pairs of an LSN and an incarnation have equal checksums as rarely as two different
+    // records.
     crc ^ lsn_low.wrapping_mul(0x9e37_79b1)
         ^ lsn_high.wrapping_mul(0x85eb_ca77)
         ^ incarnation_low.wrapping_mul(0xc2b2_ae3d)
@@ -254,8 +255,8 @@ pub(crate) fn verify(bytes: &[u8], lsn: Lsn, incarnation: u64) -> Result<RecordH
     Ok(header)
 }
 
-/// Writes a whole record into `place`, which has exactly its length and is zero: a small record on the stack, before
-/// the latch is taken. Returns the checksum, not yet sealed.
+/// Writes a whole record into `place`, which has exactly the record's length and is all zeros. Used for a small record,
+/// on the stack, before the latch is taken. Returns the checksum, not yet sealed.
 #[inline(always)]
 pub(crate) fn assemble(place: &mut [u8], header: &RecordHeader, body: &[&[u8]]) -> u32 {
     place[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());

@@ -9,7 +9,7 @@ use crate::{RecordHeader, RECORD_HEADER_BYTES};
 
 /// The longest body that [`RecordBuffer::put_short`] takes.
 pub const SHORT_BODY_BYTES: usize = 232;
-/// The bytes of the room for a short body: stores may go beyond the body's end.
+/// The length of the room for a short body: stores may go beyond the body's end.
 pub const SHORT_ROOM_BYTES: usize = SHORT_BODY_BYTES + 16;
 
 const PLACE_BYTES: usize = RECORD_HEADER_BYTES + SHORT_ROOM_BYTES;
@@ -25,7 +25,7 @@ pub struct RecordBuffer {
     short: Place<PLACE_BYTES>,
     /// The bytes of the body in `short`; zero if the body is in `bytes`.
     short_bytes: usize,
-    /// Empty, or the header's room and the body.
+    /// Either empty, or room for the header and then the body.
     bytes: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl RecordBuffer {
     }
 
     /// Makes the empty buffer hold a short body. `write` writes the body at the front of the room, and returns the
-    /// number of its bytes. The room has remains of earlier records, also after the body.
+    /// number of its bytes. The room has bytes of earlier records, also after the body.
     ///
     /// # Panics
     /// If the body is empty or longer than [`SHORT_BODY_BYTES`].

@@ -1,8 +1,8 @@
 //! Repair of the log's part of a region that no other process is attached to, and saving the log's tail when the region
 //! must be discarded.
 //!
-//! PROTOCOLS L6, F1. A killed session can leave only little in the log: latches, role words, slots in the table of
-//! waiters. The tail needs no repair: a record was published, or it does not exist (D1).
+//! PROTOCOLS L6, F1. A killed session leaves only latches, role words and slots in the table of waiters to repair. The
+//! tail needs no repair: a record was published, or it does not exist (D1).
 //!
 //! If we die here: the next process that opens the environment repeats the repair or the rescue.
 
@@ -20,7 +20,8 @@ use crate::salvage::salvage;
 use crate::tail::LogHeader;
 use crate::{Control, LogFiles, LogManager, Lsn, Result};
 
-/// The value of `sure` without a bound, for files whose bytes all came from memory that has not changed since.
+/// The value of `sure` in calls of [`salvage`] without a bound: all bytes of the files came from the memory, which has
+/// not changed since.
 const ALL_OF_IT: Lsn = Lsn::new(u64::MAX);
 
 impl LogManager {
@@ -39,7 +40,7 @@ impl LogManager {
         header.waiter_high.publish(0);
         header.session_high.publish(1);
         header.reserve_largest.publish(RESERVE_BYTES_MIN);
-        // The sessions that promised are dead, and only their repair appends meanwhile.
+        // The sessions that promised bytes are dead, and while they are repaired only the repair appends.
         header.promised.publish(0);
         self.check()
     }
@@ -67,7 +68,7 @@ impl LogManager {
         let all = Extent::of("log header", &self.header).range;
         let words = all.start + std::mem::offset_of!(LogHeader, directory) as u64;
         let waiters = all.start + std::mem::offset_of!(LogHeader, waiters) as u64;
-        // Only the part of the directory that is in use: the ring begins with few chunks.
+        // The extent of the directory is only the part in use, because the ring begins with few chunks.
         vec![
             Extent { name: "log header", range: all.start..words },
             Extent { name: "log directory", range: words..words + 64 },
@@ -75,8 +76,9 @@ impl LogManager {
         ]
     }
 
-    /// Checks that the files hold the log up to the region's durable end, and just below it the same bytes as the
-    /// region (PROTOCOLS F1). The first process to attach calls this before it uses a region that it found.
+    /// Checks that the files hold the log up to the region's durable end, and that just below this end the files and
+    /// the region have the same bytes (PROTOCOLS F1). The first process to attach calls this before it uses a region
+    /// that it found.
     ///
     /// # Errors
     /// `Disagree`, `Io`.

@@ -16,14 +16,15 @@
 //! Why the credit is covered:
 //! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since its last count it has asked
 //!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger
-//!    of the two numbers, which is at most the largest reservation. A request for undo counts at least as the least
+//!    of the two numbers, which is at most the largest reservation. A request for undo counts as at least the least
 //!    reservation.
 //! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
 //!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
 //! 3. A reservation of more than [`AHEAD_BYTES`] leaves no credit: small records could use up a credit of that size,
 //!    and their marks would take more room than there is. The next reservation counts again.
-//! 4. The bytes that all credits may take are added to the bytes that are reserved for deletes on a full disk. So
-//!    appends on credits after the last count that found room do not use the bytes reserved for deletes.
+//! 4. The bytes that all credits may take are added to the bytes that are reserved for deletes on a full disk. After
+//!    the last count that found room, sessions may still append on their credits, and these appends do not use the
+//!    bytes reserved for deletes.
 //! 5. A refused reservation leaves no credit. A reservation that used bytes reserved for deletes or for undo leaves
 //!    none either.
 //!
@@ -69,7 +70,7 @@ pub const WORTH_BYTES: u64 = 8 << 10;
 pub(crate) enum Use {
     /// Any work.
     Any,
-    /// Work that frees space, or that freeing space needs.
+    /// Work that frees space, or work that is needed to free space.
     Freeing,
 }
 
@@ -78,9 +79,9 @@ impl LogManager {
     /// until it reserves again, without waiting and without failing. May flush the log and prepare a segment.
     ///
     /// # Errors
-    /// [`Error::Full`] when disk or memory have no room, or the ring cannot have as much for every session;
-    /// [`Error::Io`]: nothing was changed, and the next call tries again. [`Error::Failed`] after a failed write or
-    /// sync.
+    /// [`Error::Full`] when the disk or the memory has no room, or when the ring cannot hold that many bytes for every
+    /// session; [`Error::Io`]: nothing was changed, and the next call tries again. [`Error::Failed`] after a failed
+    /// write or sync.
     ///
     /// # Panics
     /// If a latch is held, in debug builds; if `bytes` is more than 16 records of the largest size.
@@ -275,7 +276,7 @@ impl LogManager {
     }
 }
 
-/// Returns the session's place in the table of sessions, counted from one: slots are given out from the lowest.
+/// Returns the session's place in the table of sessions, counted from one. The lowest free slot is given out first.
 #[inline]
 fn session_index(session: &Session) -> u64 {
     u64::from(session.id().index())

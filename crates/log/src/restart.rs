@@ -12,8 +12,7 @@
 //! refused.
 //!
 //! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`]. In
-//! between, the caller checks the records that it will repeat and undo, so that damage is found before files are
-//! changed.
+//! between, the caller checks the records that it will redo and undo, so that damage is found before files are changed.
 //!
 //! If we die before the control file is written, nothing has changed. If we die after that, nothing was appended yet,
 //! and the next restart finds the same end and raises the incarnation again.
@@ -256,18 +255,18 @@ impl Restarted {
 /// The findings of a restart, before it has changed anything.
 pub struct Look<'f> {
     file: &'f ControlFile,
-    // Held from reading the control file to writing it: otherwise a checkpoint or a new database of the old incarnation
-    // would overwrite the new incarnation. A process that is stopped during its own change finds, when it continues,
-    // that its incarnation is over.
+    // This right is held from reading the control file to writing it: otherwise a checkpoint or a new database of the
+    // old incarnation would overwrite the new incarnation. A process that is stopped during its own change finds, when
+    // it continues, that its incarnation is over.
     _changing: Option<Changing<'f>>,
     files: LogFiles,
     control: Control,
     end: LogEnd,
 }
 
-/// Finds the log's end from the files, and refuses a log if one of its files is missing: the part of a restart that
-/// changes no byte of any file. No other process is attached (F1). The caller reads the log that it will replay before
-/// [`Look::begin`].
+/// Finds the log's end from the files, and refuses a log if one of its files is missing. This is the part of a restart
+/// that changes no byte of any file. No other process is attached (F1). The caller reads the log that it will replay
+/// before [`Look::begin`].
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Io`].

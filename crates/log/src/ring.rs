@@ -9,9 +9,9 @@
 //! 2. Readers take no latch: copied bytes are checked by LSN and checksum, and read from the files if they are wrong.
 //!
 //! Latch: `ring` (rank 82), then nothing.
-//! If we die here: the move of a chunk is a section. If the section is closed and `ring_end` not yet published, the
-//! next session to make room finds the chunk in its new place. A chunk that is allocated and not yet in the directory
-//! is lost until the region is rebuilt (256 KiB by default).
+//! If we die here: the move of a chunk is a section. If the section is closed and `ring_end` is not yet published, the
+//! next session that makes room finds the chunk in its new place. A chunk that is allocated and not yet in the
+//! directory is lost until the region is rebuilt (256 KiB by default).
 
 use libtp_process::{Rank, Session};
 use rio::{failpoint, planted, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold, WriteBack};
@@ -81,8 +81,8 @@ impl Ring {
         Some((chunk.plus(into), left))
     }
 
-    /// Copies a record's bytes, whole words, to their position, which ends at `end`. Returns false if the ring does not
-    /// reach `end`. The caller holds the append latch, or no other process is attached.
+    /// Copies a record's bytes, which are whole words, to their position from `lsn` to `end`. Returns false if the ring
+    /// does not reach `end`. The caller holds the append latch, or no other process is attached.
     #[inline]
     pub(crate) fn copy_in(&self, lsn: Lsn, end: Lsn, bytes: &[u8]) -> bool {
         match self.seen.place(lsn, end) {

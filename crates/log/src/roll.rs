@@ -1,7 +1,7 @@
 //! `log_roll`: reads the records of the log one after the other, forwards.
 //!
-//! Paper: LIBTP section 3.2.1. Reads many records at a time, only from segment files, or from a log in use, whose
-//! newest bytes are in the ring.
+//! Paper: LIBTP section 3.2.1. Reads many records at a time. The source is either segment files alone, or a log in use,
+//! whose newest bytes are in the ring.
 //!
 //! Invariants
 //! 1. Every returned record has verified at its LSN, with the incarnation of that part of the log.

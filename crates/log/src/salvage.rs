@@ -128,8 +128,8 @@ impl<'r> Salvage<'r> {
     }
 
     /// Searches for chunk `number` by the record at `lsn`, a part of which is in the chunk. Prefers a place where a
-    /// further record follows that record: the part at the record's end may be zeros, as much of the memory is, and a
-    /// checksum may agree by chance.
+    /// further record follows that record. Without a further record, the place may be wrong: the end of the record may
+    /// be zeros, which are in much of the memory, or a checksum may agree by chance.
     fn search(&mut self, number: u64, lsn: Lsn) -> Option<Vec<u8>> {
         let begins_there = lsn.raw() / self.chunk_bytes == number;
         let begin = self.next;
@@ -143,8 +143,9 @@ impl<'r> Salvage<'r> {
                     self.found.insert(number, place);
                     let record = match self.look(lsn) {
                         Look::Record(record) => Some(record),
-                        // The bytes before the record agree; or there is the header of a record that extends beyond
-                        // the chunk, and other bytes rarely look like such a header.
+                        // The place is probably right: either the bytes before the record agree, or the place has the
+                        // header of a record that extends beyond the chunk, and other bytes rarely look like such a
+                        // header.
                         Look::Lost(other) if begins_there => self.search(other, lsn),
                         // Every other place would give the same result.
                         Look::Lost(_) => break,

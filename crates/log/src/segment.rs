@@ -97,11 +97,11 @@ impl Geometry {
         self.start(number).plus(self.payload_bytes(number))
     }
 
-    /// Returns whether a log may have a record at `lsn`, or end there: `lsn` is a multiple of eight, below the 2^56
-    /// bytes that a record's LSN can express, and far below the end of the segment numbers.
+    /// Returns whether a log may have a record at `lsn`, or end there: `lsn` is a multiple of eight, below 2^55 (a
+    /// record's LSN has 55 bits), and far below the end of the segment numbers.
     pub fn may_reach(&self, lsn: Lsn) -> bool {
         let least_bytes = self.payload_bytes(1);
-        lsn.raw() % 8 == 0 && lsn.raw() >> 56 == 0 && lsn.raw() / least_bytes < u64::from(u32::MAX / 2)
+        lsn.raw() % 8 == 0 && lsn.raw() >> 55 == 0 && lsn.raw() / least_bytes < u64::from(u32::MAX / 2)
     }
 
     /// Returns the place of the byte at `lsn`.
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_the_log_lies_in_exactly_one_place() {
+    fn every_byte_of_the_log_has_exactly_one_place() {
         let geometry = small();
         let mut next = Lsn::NONE;
         for number in 1..=40 {

@@ -62,7 +62,8 @@ impl LogFiles {
     /// Returns the log files of the environment whose control file has the contents `control`. Opens no file yet.
     pub fn new(directory: Arc<dyn Directory>, control: &Control) -> LogFiles {
         LogFiles {
-            // If the identity is unknown, the next call on the directory fails if its descriptor is closed.
+            // If the identity is unknown and the program has closed the directory's descriptor, the next call on the
+            // directory fails.
             home: directory.identity().ok().flatten(),
             directory,
             geometry: control.geometry(),
@@ -128,8 +129,8 @@ impl LogFiles {
         Ok(Opened::Good(file))
     }
 
-    /// Returns segment `number` for a flush, after a check of its descriptor; if this process last flushed into another
-    /// segment, after a check of all descriptors.
+    /// Returns segment `number` for a flush, after a check of its descriptor. If this process last flushed into another
+    /// segment, checks all descriptors first.
     pub(crate) fn segment_to_write(&self, number: u32) -> Result<Opened> {
         // Relaxed: the number only decides whether all descriptors are checked.
         if self.written.swap(number, Ordering::Relaxed) != number {
@@ -175,13 +176,13 @@ impl LogFiles {
         Err(libtp_io::Error::closed_descriptor(operation, self.directory.describe("")).into())
     }
 
-    /// Forgets each descriptor that is no longer the segment's: the program has closed it, and its number may now
-    /// belong to a file of the program. Closing that number again would close the program's file.
+    /// Forgets each descriptor that does not belong to its segment any more: the program has closed it, and its number
+    /// may now belong to a file of the program. Closing that number again would close the program's file.
     pub(crate) fn forget_foreign(&self) {
         self.forget_foreign_of(|_| true);
     }
 
-    /// As [`LogFiles::forget_foreign`], for the segments that `is_asked` returns true for.
+    /// As [`LogFiles::forget_foreign`], for the segments for which `is_asked` returns true.
     fn forget_foreign_of(&self, is_asked: impl Fn(u32) -> bool) {
         let is_foreign = |known: &OpenSegment| is_asked(known.number) && is_foreign(&*known.file, &known.identity);
         let mut open = self.opened();
@@ -377,8 +378,8 @@ impl LogFiles {
         self.discard_on_error(filled)
     }
 
-    /// Gives segment `number` blocks for the bytes `range` of its file, which has blocks for all bytes before. Makes a
-    /// missing file. The caller syncs the directory.
+    /// Gives segment `number` blocks for the bytes `range` of its file, which already has blocks for all bytes before
+    /// the range. Makes a missing file. The caller syncs the directory.
     ///
     /// # Errors
     /// As [`LogFiles::prepare_new`]; the file is unchanged. [`Error::Failed`] when an existing file could not be
@@ -402,8 +403,9 @@ impl LogFiles {
         })
     }
 
-    /// Gives the file of segment `number`, which has blocks for its first `from` bytes, blocks for all bytes, or, if
-    /// the disk has too few blocks, for up to `enough` bytes. Returns the offset up to which the file has blocks.
+    /// Allocates blocks for the file of segment `number`, whose first `from` bytes already have blocks. Allocates
+    /// blocks for the whole file or, if the disk has too few, for at most its first `enough` bytes. Returns the offset
+    /// up to which the file has blocks.
     pub(crate) fn blocks_end(&self, number: u32, from: u64, enough: u64) -> Result<u64> {
         let (whole, mut end) = (self.geometry.file_bytes(number), from.next_multiple_of(BLOCK_BYTES));
         let Opened::Good(file) = self.segment(number)? else { return Ok(end) };

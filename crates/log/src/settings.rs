@@ -61,9 +61,9 @@ impl Settings {
     /// Returns the arithmetic of the segment files.
     ///
     /// # Panics
-    /// If the sizes are not powers of two from 16 KiB, the first at most the largest.
+    /// If a size is not a power of two from 16 KiB, or if the first size is above the largest.
     pub fn geometry(&self) -> Geometry {
         Geometry::new(self.segment_bytes_first, self.segment_bytes_max)
-            .expect("segment sizes are powers of two from 16 KiB, the first at most the largest")
+            .expect("segment sizes are powers of two from 16 KiB, and the first is not above the largest")
     }
 }

@@ -76,11 +76,11 @@ rio::shared! {
         pub tail: Checked<Lsn>,
         /// If the library writes cache lines back: all bytes of the ring below this LSN are in memory.
         pub written_back: Checked<Lsn>,
-        /// Zero: the rest of the appenders' line.
+        /// Zero. These words fill the cache line of the appenders.
         pub spare_append: [Word<u64>; 5],
 
-        /// The ring has chunks up to this LSN. This word and the next seven are seldom written, and read by every
-        /// reserve.
+        /// The ring has chunks up to this LSN. This word and the next seven are seldom written, but every reservation
+        /// reads them.
         pub ring_end: Checked<Lsn>,
         /// Segment files are ready up to this LSN.
         pub file_end: Checked<Lsn>,
@@ -94,8 +94,8 @@ rio::shared! {
         pub promised: Word<u64>,
         /// The log's incarnation.
         pub incarnation: Word<u64>,
-        /// What the region's memory survives: 0 the end of processes, 1 of the system, 2 the loss of power; plus 256 if
-        /// lines are written back.
+        /// The failures that the region's memory survives: 0 for the end of processes, 1 for the end of the system, 2
+        /// for the loss of power. 256 is added if cache lines are written back.
         pub lasting: Word<u64>,
 
         /// The log before this LSN is synced. Written by the leader of a flush.

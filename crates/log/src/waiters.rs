@@ -2,8 +2,8 @@
 //! waiter that has a slot.
 //!
 //! Invariants
-//! 1. A slot belongs to its waiter from the swap that takes it to the swap that frees it. Either the waiter frees the
-//!    slot, or a leader that wakes the waiter because its record is durable.
+//! 1. A slot belongs to its waiter from the swap that takes it to the swap that frees it. The slot is freed by the
+//!    waiter, or by a leader that wakes the waiter because the waiter's record is durable.
 //! 2. A sleeping waiter with a slot is woken by the leader that makes its record durable. Of the waiters whose records
 //!    are not yet durable, one is woken to lead the next flush.
 //!
@@ -48,8 +48,8 @@ pub(crate) trait WaiterTable {
     fn wake(&self, session: SessionId);
 }
 
-/// Takes a slot, and sleeps unless the record at `lsn` is durable, can never become durable, or `is_over`. The caller
-/// took the ticket for the sleep before.
+/// Takes a slot and sleeps. Does not sleep if the record at `lsn` is durable, if it can never become durable, or if
+/// `is_over` returns true. The caller has taken the ticket for the sleep before this call.
 pub(crate) fn wait(
     table: &impl WaiterTable,
     me: SessionId,

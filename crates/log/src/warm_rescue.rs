@@ -2,7 +2,7 @@
 //! build of the library made the region.
 //!
 //! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system died, perhaps in the
-//! middle of a change. If the processor's cache was lost, a line of memory may have its contents at the last
+//! middle of a change. If the processor's cache was lost, a cache line in memory may have its contents at its last
 //! write-back, or any later contents. So the rescue trusts only consecutive records with right checksums, beginning at
 //! the known durable end of the log. The words of the log's header only state where the search begins; the invariants
 //! of `lasting.rs` guarantee that this is enough.
@@ -33,7 +33,8 @@ pub fn rescue_survivor(region: &Region, directory: &Arc<dyn Directory>, control:
     let Some(header) = header_of(region) else { return Ok(None) };
     let Some((stated, tail)) = ends(&header, control) else { return by_records(region, &header, directory, control) };
     let ring = Ring::new(region, header.clone());
-    // The word `durable` may be older than the log's durable end; the control file never states too much.
+    // The word `durable` may be older than the log's durable end; the control file never states an LSN beyond the log's
+    // durable end.
     let from = if ring.lasting.write_back == WriteBack::None { stated } else { stated.max(control.durable_end) };
     if from < control.durable_end {
         return Err(Error::Disagree { region: from, files: control.durable_end });
@@ -70,7 +71,7 @@ fn ends(header: &LogHeader, control: &Control) -> Option<(Lsn, Lsn)> {
     (is_ours && is_named && is_chunk(header.chunk_bytes.get()) && durable >= Lsn::FIRST).then_some((durable, tail))
 }
 
-/// As [`rescue_survivor`], for a log whose words are damaged.
+/// Does the work of [`rescue_survivor`] for a log with damaged words.
 fn by_records(
     region: &Region,
     header: &LogHeader,
@@ -83,8 +84,8 @@ fn by_records(
     Ok(found.map(|found| Rescued { tail: answered(header), ..found }))
 }
 
-/// Returns the LSN up to which commits may have been answered from memory, if an undamaged word states it. Answered
-/// records were written back, or they were on the disk.
+/// Returns the LSN up to which commits may have been acknowledged, if an undamaged word states it. Every acknowledged
+/// record was written back to memory or was on the disk.
 fn answered(header: &LogHeader) -> Option<Lsn> {
     let tail = header.tail.try_load();
     match Lasting::from_word(header.lasting.load()).write_back {

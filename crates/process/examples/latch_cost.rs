@@ -30,12 +30,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = processes.join()?;
     let latch = region.at(region.allocate::<Latch>(1)?);
     let word = AtomicU64::new(0);
-    // One swap to take, one swap to release: the least cost of any latch with an owner.
+    // One swap takes the latch, and one swap releases it: no latch with an owner costs less.
     let bare = nanos(|| {
         let _ = black_box(&word).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         let _ = black_box(&word).compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed);
     });
-    // Taken with a swap and released with a plain store, which cannot see a waiter.
+    // A swap takes the latch, and a plain store releases it. Such a store does not notice a waiter.
     let store = nanos(|| {
         let _ = black_box(&word).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         black_box(&word).store(0, Ordering::Release);
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for threads in [2, 4, 16] {
         let nanos = contended(&processes, latch, threads);
         println!(
-            "{nanos:8.2}  latch, exclusive, {threads} threads on one latch, a hundred steps inside: wall time a turn"
+            "{nanos:8.2}  latch, exclusive, {threads} threads on one latch, a hundred steps inside: wall time per turn"
         );
     }
     #[cfg(feature = "sysv")]

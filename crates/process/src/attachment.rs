@@ -1,7 +1,7 @@
 //! The table of attached processes: a slot for each open environment of each process, and the check whether the process
 //! of a slot is dead (PROTOCOLS D9).
 //!
-//! A slot's name is also its *seat*: a lock that the kernel drops when the process ends. The environment
+//! A slot's name is also the number of its *seat*: a lock that the kernel drops when the process ends. The environment
 //! implements the seats ([`Seats`]) by locks on bytes of the control file. A process first takes the seat, then marks
 //! the slot as attached, then lets sessions join. So no session ever belongs to a seat that is not taken yet.
 //!
@@ -36,18 +36,18 @@ pub trait Seats: Send + Sync {
     /// Takes a seat. Returns false if another process has it. The kernel frees the seat when this process ends.
     ///
     /// # Errors
-    /// Any failure other than a lock that is taken.
+    /// Any failure, except that another process has the lock.
     fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
     /// Releases a seat.
     fn give_back(&self, seat: u64);
 
-    /// Returns whether certainly no other process has the seat.
+    /// Returns whether it is certain that no other process has the seat.
     fn is_free(&self, seat: u64) -> bool;
 }
 
-/// The state of a process slot: the name of its present or last tenant, and whether the slot is claimed, attached or
-/// free.
+/// The state of a process slot: the name of its present or last tenant (the attach that uses the slot), and whether the
+/// slot is claimed, attached or free.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tenant(u64);
 bits!(Tenant: u64);
@@ -65,7 +65,8 @@ impl Tenant {
         self.0 & !NAME == ATTACHED
     }
 
-    /// Returns the next name of the slot with that index, claimed. Generations wrap around and skip zero.
+    /// Returns the next name of the slot with that index, in the state `CLAIMED`. Generations wrap around and skip
+    /// zero.
     fn next(self, index: u32) -> Tenant {
         let generation = ((self.0 & NAME) >> INDEX_BITS) + 1;
         let generation = (generation & ((1 << GENERATION_BITS) - 1)).max(1);
@@ -82,7 +83,7 @@ impl Tenant {
 }
 
 shared! {
-    /// One attach of the region by one process.
+    /// One attach of one process to the region.
     pub(crate) struct ProcessSlot {
         /// The tenant; stored last when a process attaches.
         pub(crate) tenant: Word<Tenant>,
@@ -103,8 +104,8 @@ shared! {
 }
 
 impl ProcessSlot {
-    /// Returns the known facts about the process, or zeros if the checksum is wrong; then only the seat tells whether
-    /// the process lives.
+    /// Returns the known facts about the process. If the checksum is wrong, returns zeros, and only the seat shows
+    /// whether the process lives.
     pub(crate) fn identity(&self) -> Identity {
         let name = self.tenant.load().id();
         let found = Identity {
@@ -219,7 +220,7 @@ impl Attachments {
         }
     }
 
-    /// Takes the seat of the first possible name of the slot, from `claimed` on.
+    /// Tries the slot's names from `claimed` on, and takes the first free seat among their seats.
     fn take_seat(&self, index: u32, claimed: Tenant) -> Result<Tenant> {
         let Some(seats) = &self.seats else { return Ok(claimed) };
         let mut tenant = claimed;
@@ -250,7 +251,7 @@ impl Attachments {
             return true;
         }
         let Some(slot) = self.slot(id) else {
-            // Each attach with a session has a slot, unless a wild store has hit it.
+            // Each attach with a session has a slot, unless a wild store has damaged the slot.
             return self.seats.as_ref().is_some_and(|seats| !seats.is_free(id.raw()));
         };
         if self.is_seat_free(id) {
@@ -262,8 +263,8 @@ impl Attachments {
         !has_ended && slot.tenant.load().id() == id
     }
 
-    /// Returns whether the kernel reports the seat as free. Cheaper than [`Attachments::lives`], and enough for a
-    /// process whose end the kernel reports anyway.
+    /// Returns whether the kernel reports the seat as free. This check is cheaper than [`Attachments::lives`]. It is
+    /// sufficient if the kernel reports the end of the process anyway.
     pub(crate) fn is_seat_free(&self, id: AttachmentId) -> bool {
         self.seats.as_ref().is_some_and(|seats| seats.is_free(id.raw()))
     }
@@ -306,8 +307,8 @@ impl Attachments {
         }
     }
 
-    /// Leaves the table. The slot stays taken while this attach still has a session; that session is then repaired like
-    /// a dead session.
+    /// Leaves the table. If this attach still has a session, the slot stays taken, and the session is repaired like a
+    /// dead session.
     pub(crate) fn detach(&self, sessions: &Slab<SessionSlot>) {
         if !self.process.is_current() {
             return;

@@ -32,7 +32,7 @@ pub fn wall_micros() -> u64 {
     micros.saturating_add_signed(SHIFT.load(Ordering::Relaxed))
 }
 
-/// Returns the wall-clock time of the moment `boot`, a value of [`boot_micros`], by the present wall clock.
+/// Converts `boot`, a value of [`boot_micros`], into the time of the wall clock, as the wall clock is set at present.
 pub fn wall_time(boot: u64) -> SystemTime {
     let ago = Duration::from_micros(boot_micros().saturating_sub(boot));
     SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)

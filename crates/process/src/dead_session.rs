@@ -5,10 +5,11 @@
 //! name*: with the dead session's undo log, and under the latches that the dead session held.
 //!
 //! The order is the order of D4: [`DeadSession::roll_back`]; then the caller redoes the record whose append is noted
-//! ([`DeadSession::noted_append`]) on each of its pages that is older; [`DeadSession::release_latches`] releases the
-//! latches, last. These steps need no latch and no disk, so a session that waits for a latch of the dead session does
-//! them, even if it holds latches itself. The remaining repair (transactions, pins) needs latches, so only a session
-//! that holds no latch does it; [`DeadSession::bury`] then frees the slot.
+//! ([`DeadSession::noted_append`]), on each page that does not have the record's change yet; last,
+//! [`DeadSession::release_latches`] releases the latches. These steps need no latch and no disk, so a session that
+//! waits for a latch of the dead session does them, even if it holds latches itself. The remaining repair
+//! (transactions, pins) needs latches, so only a session that holds no latch does it; [`DeadSession::bury`] then frees
+//! the slot.
 //!
 //! If we die here: the slot still has all the notes, and the next repairer begins again. Each step may be done twice.
 //! But the rollback of the dead repairer's open section also undoes that section's changes to the first dead session's
@@ -29,7 +30,7 @@ use crate::{Latch, NotedAppend, ProcessManager, Session, SessionId};
 #[must_use = "the slot is free only after `bury`"]
 pub struct DeadSession<'m> {
     processes: &'m ProcessManager,
-    /// Works in the dead session's name.
+    /// The handle that works in the dead session's name.
     stand_in: Session,
     by: SessionId,
     taken: Instant,
@@ -178,8 +179,8 @@ impl DeadSession<'_> {
         self.slot().in_hand.publish(0);
     }
 
-    /// Clears the dead session's note `in_hand` within `section`, a section of another session, which also puts the
-    /// frame in its place.
+    /// Clears the dead session's note `in_hand` within `section`, a section of another session. The same section puts
+    /// the frame in its place.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: about to put back the frame in hand");
         self.slot().in_hand.set(section, 0);
@@ -249,8 +250,8 @@ impl DeadSession<'_> {
 
 impl Drop for DeadSession<'_> {
     fn drop(&mut self) {
-        // Fails if another session considered this session dead, or if this session was stopped between the burial and
-        // the repair of the next tenant.
+        // The swap fails if another session considered this session dead and took the right. It also fails if this
+        // session was stopped after the burial and another session has begun to repair the slot's next tenant.
         let own = Claim::new(self.by, self.id().generation());
         let _ = self.slot().reaper.compare_exchange(own, Claim::NONE);
     }

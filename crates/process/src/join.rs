@@ -3,9 +3,9 @@
 //! A thread takes a slot by one compare-and-swap that also names the tenant, so no latch is needed and no session
 //! waits for a new session. A slot's first tenant makes an undo log, which stays with the slot.
 //!
-//! If we die here: between the swap and the return, the slot is marked alive in our name, and is repaired like any
-//! other slot. While slots are added, the claim (`growing`) names our attach, and the next session that needs slots
-//! takes the claim over.
+//! If we die here: between the swap and the return, the slot is marked alive in our name, and is repaired like the slot
+//! of any dead session. While slots are added, the claim (`growing`) names our attach, and the next session that needs
+//! slots takes the claim over.
 
 use std::time::Duration;
 

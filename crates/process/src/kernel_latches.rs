@@ -10,18 +10,19 @@ use crate::os::{add_to_semaphore, SemaphoreSet};
 
 /// The value of `PAID_TO` if latches call no semaphore.
 const NONE: i32 = -1;
-/// The semaphore's first value: more than the latches held at one time, so that no call waits, and half of a
-/// semaphore's largest value.
+/// The semaphore's first value: half of a semaphore's largest value. It is larger than the number of latches that are
+/// held at one time, so no call waits.
 const VALUE: i16 = 16_000;
 
 /// The semaphore that the latches of this process call.
 static PAID_TO: AtomicI32 = AtomicI32::new(NONE);
 
-/// The price of the paper's synchronisation for a program that runs on ordinary latches. While this value exists, every
+/// Adds the cost of the paper's synchronisation to the ordinary latches of this process. While this value exists, every
 /// latch that a session of this process takes costs a call on a semaphore for which no session waits, and a second call
-/// at the latch's release. The figure's runs had one user, so no session waited for its semaphores, either.
+/// at the latch's release. The runs of the paper's figure had one user, so no session waited for a semaphore there,
+/// either.
 ///
-/// One value works at a time: if a second value is made, the first has no effect any more.
+/// One value works at a time: if a second value is made, the first value has no effect any more.
 #[must_use = "latches have their usual cost again when this is dropped"]
 pub struct KernelLatches(SemaphoreSet);
 
@@ -69,7 +70,7 @@ pub(crate) fn pay_release() {
 fn pay(value: i16) {
     let semaphore = PAID_TO.load(Ordering::Relaxed);
     if semaphore != NONE {
-        // A call on a semaphore that was just removed costs as much.
+        // The semaphore may just have been removed: the call then fails, but costs the same.
         let _ = add_to_semaphore(semaphore, value);
     }
 }

@@ -33,7 +33,7 @@ use crate::kernel_latches::{pay_acquire, pay_release};
 #[inline(always)]
 fn pay_acquire() {}
 
-/// As [`pay_acquire`].
+/// Like [`pay_acquire`], at the release of a latch.
 #[cfg(not(feature = "kernel-latches"))]
 #[inline(always)]
 fn pay_release() {}
@@ -45,7 +45,8 @@ shared! {
     } size 8
 }
 
-/// The kind of wait that tools see for a long wait for a latch, with the latch's place as the subject.
+/// The kind of a session's wait while it waits long for a latch, as the tools show it. The wait's subject is the
+/// latch's place.
 pub const WAITS_FOR_LATCH: u32 = 2;
 
 /// The number of checks of the word before the first yield: meanwhile a holder may finish on another processor.
@@ -54,18 +55,17 @@ const PAUSES: u32 = 100;
 const YIELDS: u32 = 2;
 /// The sleep between checks of a frozen word.
 const THAW: Duration = Duration::from_micros(100);
-/// The number of checks of a frozen word by a session that releases while it unwinds. After that it gives up, and the
-/// count stays wrong until another session corrects it.
+/// The number of checks of a frozen word by a session that releases while it unwinds. After that number the session
+/// gives up, and the count stays wrong until another session corrects it.
 const THAWS_UNWINDING: u32 = 1000;
-/// The number of consecutive checks that must find a word not explained by its holders' notes before the word counts
-/// as damaged. A holder often releases the latch and takes it again between two loads of one check, but not in each
-/// check.
+/// A word counts as damaged after this number of consecutive checks in which the holders' notes did not explain it. A
+/// holder often releases the latch and takes it again between two loads of one check, but not in each check.
 const DOUBTS: u32 = 16;
 /// The bound of the first sleep; each further bound is twice as long, up to [`SLEEP_MAX`].
 const SLEEP_FIRST: Duration = Duration::from_micros(100);
 
 impl Latch {
-    /// Takes the latch shared, and waits as long as that takes.
+    /// Takes the latch shared. Waits as long as necessary.
     #[inline]
     pub fn shared<'l>(&'l self, session: &'l Session, rank: Rank) -> SharedGuard<'l> {
         pay_acquire();
@@ -81,7 +81,7 @@ impl Latch {
         SharedGuard { latch: self, session, note }
     }
 
-    /// Takes the latch exclusively, and waits as long as that takes.
+    /// Takes the latch exclusively. Waits as long as necessary.
     #[inline]
     pub fn exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> ExclusiveGuard<'l> {
         pay_acquire();
@@ -148,8 +148,8 @@ impl Latch {
         }
     }
 
-    /// Returns whether the living sessions' notes do not explain the word at this moment. A session should then wait
-    /// for the latch, which corrects a damaged word. For a caller that only tries the latch and never waits.
+    /// Returns whether the living sessions' notes do not explain the word at this moment. If so, a session should wait
+    /// for the latch, because the wait corrects a damaged word. For a caller that only tries the latch and never waits.
     #[cold]
     pub fn is_doubtful(&self, session: &Session) -> bool {
         !self.look_for_the_dead(session)
@@ -202,7 +202,7 @@ impl Latch {
     }
 
     /// Checks the word after a whole time-out: the holder may be dead, or no session may hold the latch. Returns false
-    /// if the living sessions' notes do not explain the word, which may be true for only a moment.
+    /// if the living sessions' notes do not explain the word. That state may last for only a moment.
     fn look_for_the_dead(&self, session: &Session) -> bool {
         let (processes, place) = (session.processes(), session.place_of(self));
         let seen = self.word.load();
@@ -287,14 +287,14 @@ struct Waiting<'l> {
     latch: &'l Latch,
     session: &'l Session,
     note: NoteNumber,
-    /// The note while the session wants, holds, and releases the latch.
+    /// The notes for the three states in which the session wants, holds and releases the latch.
     states: [Note; 3],
     /// The number of consecutive checks in which the notes did not explain the word.
     doubts: Cell<u32>,
     /// The number of waits for a frozen word.
     thaws: Cell<u32>,
     began: Instant,
-    /// The description of the wait for the tools, once the wait is long.
+    /// Describes the wait to the tools. Set when the wait has become long.
     said: OnceCell<LongWait<'l>>,
 }
 

@@ -1,6 +1,7 @@
 //! The state machine of a latch: its words, and the allowed changes between them.
 //!
-//! Paper: LIBTP section 4.3: test-and-set first, a system call only when that fails. Departure: shared and exclusive.
+//! Paper: LIBTP section 4.3: test-and-set first, a system call only when that fails. Departure: a latch can be held
+//! shared or exclusively.
 //!
 //! ```text
 //!   63            38 37            18 17     16      15      14      13                0
@@ -10,9 +11,9 @@
 //!  +----------------+----------------+------+-------+-------+-------+-------------------+
 //! ```
 //! * `READERS`: a session that wants the latch shared sleeps on the word. `WRITERS`: a session that wants the latch
-//!   exclusively sleeps. The last holder clears both bits at its release, and wakes all such readers and one such
-//!   writer. The woken writer sets `WRITERS` again, whether it gets the latch or sleeps again, because other writers
-//!   may still sleep. So a release need not wake more than one writer.
+//!   exclusively sleeps. The last holder clears both bits at its release, and wakes all sleeping readers and one
+//!   sleeping writer. The woken writer sets `WRITERS` again, whether it gets the latch or sleeps again, because other
+//!   writers may still sleep. So a release need not wake more than one writer.
 //! * `PENDING`: a writer waits for shared holders to leave; no new shared holders are admitted. So writers do not
 //!   starve.
 //! * `FREEZE`: a reaper is counting the holders (PROTOCOLS D7); until it is done, no session acquires or releases.
@@ -26,7 +27,8 @@
 //!    release is a swap. Because of this invariant, the owner's release need not be a swap.)
 //!
 //! If we die here: a waiting bit may be set without a sleeper, or cleared without a wake. A sleeper also wakes by
-//! itself: a lost wake at most doubles the time that it has slept, and costs at most [`SLEEP_MAX`](crate::SLEEP_MAX).
+//! itself: a lost wake at most doubles the time that the sleeper has slept, and costs at most
+//! [`SLEEP_MAX`](crate::SLEEP_MAX).
 //!
 //! Everything is generic over the word and over the way to wait, so that loom can run it.
 
@@ -54,9 +56,9 @@ const SHARED_BLOCKED: u64 = FULL | PENDING | FREEZE | OWNER;
 const EXCLUSIVE_BLOCKED: u64 = COUNT | FREEZE | OWNER;
 const ASLEEP: u64 = READERS | WRITERS;
 
-/// The atomic a latch is made of: the real one, or loom's.
+/// The atomic word of a latch: a real atomic, or loom's model of an atomic.
 pub(crate) trait StateWord {
-    /// Loads the word: only as the expected value of a swap, or as a hint.
+    /// Loads the word. The caller uses the value only as the expected value of a swap, or as a hint.
     fn look(&self) -> u64;
     /// Swaps if the word holds `old`; the error is the value found.
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64>;
@@ -73,8 +75,8 @@ impl StateWord for AtomicU64 {
     #[inline]
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64> {
         // AcqRel, for an acquiring swap and for a releasing swap. An acquiring swap pairs with the release by the last
-        // holder. A releasing swap publishes the stores made under the latch. Each of them also publishes the note that
-        // the session wrote before the swap, to the reaper's freezing swap.
+        // holder. A releasing swap publishes the stores made under the latch. Both kinds of swap also publish the note
+        // that the session wrote before the swap: the reaper's freezing swap sees the note.
         rio::schedule::point();
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
     }
@@ -86,7 +88,7 @@ impl StateWord for AtomicU64 {
     }
 }
 
-/// The kind of a sleeper, which decides how it is woken.
+/// The kind of a sleeper. The kind decides how the sleeper is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Wants the latch shared: all readers are woken together.
@@ -245,7 +247,7 @@ fn announce_writer(word: &impl StateWord) -> Option<u64> {
 }
 
 /// Spins until `attempt` succeeds. Returns false after `SPINS` pauses, or at once on a frozen word: the note of a
-/// spinning session states that it is about to hold the latch, and the reaper waits until no note states that.
+/// spinning session states that it is about to hold the latch, and the reaper waits until no session has such a note.
 fn spin<W: StateWord>(word: &W, waiter: &impl Waiter<W>, mut attempt: impl FnMut() -> bool) -> bool {
     for round in 0..=waiter_rounds(waiter) {
         if attempt() {
@@ -298,8 +300,7 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     }
 }
 
-/// Tries once to stop being the owner of a word without waiters, by a load and a store, at half the price of two
-/// swaps.
+/// Tries once to stop being the owner of a word without waiters, by a load and a store, at half the cost of two swaps.
 ///
 /// A sleeper's bit that is set between the load and the store is lost. Nothing else can be lost, because other sessions
 /// change only the sleepers' bits of an owned word. The sleeper's kernel call compares the word again, hundreds of

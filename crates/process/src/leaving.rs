@@ -1,4 +1,4 @@
-//! The departure of a process, which waits for other processes only for a bounded time.
+//! The departure of a process. A departing process waits for other processes only for a bounded time.
 //!
 //! A stopped process may hold a latch or a role that the leaving process waits for. The waiting thread then unwinds
 //! with [`LeaveTimedOut`], and its session is dead, as after a panic of the library (PROTOCOLS D10): other sessions
@@ -64,7 +64,7 @@ impl ProcessManager {
         if waited < STOPPED || waited >= UNSEEN {
             return waited >= UNSEEN;
         }
-        // Shared by all threads: each search reads a file or two for every process.
+        // All threads share the time of the last search, because a search reads one or two files for every process.
         let looked = leaving.looked.load(Ordering::Relaxed);
         if Duration::from_millis(now.saturating_sub(looked)) < GLANCE {
             return false;

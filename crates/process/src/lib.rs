@@ -1,10 +1,10 @@
 //! The process manager: the users of the environment, their mutual exclusion, their sleeping and waking.
 //!
 //! Paper: LIBTP sections 3.2.4 and 4.3. Departures: only a latch that is not free costs a system call. A waiter sleeps
-//! on a word, not on a semaphore, and never without a bound. Every session writes notes, so that a survivor knows the
+//! on a word, not on a semaphore, and every sleep has a bound. Every session writes notes, so that a survivor knows the
 //! latches and pins of a killed session.
 //!
-//! The process manager does not know what a session waits for.
+//! The process manager does not know the objects that sessions wait for.
 //!
 //! # Example
 //! ```
@@ -248,7 +248,8 @@ impl ProcessManager {
         if !os::join_barriers() {
             return;
         }
-        // A swap: a session that frees pages, and does not see this store, has unlinked them before.
+        // A swap, not a store: if a session that frees pages does not see the new value, it unlinked the pages before
+        // this swap.
         self.0.header.has_joined.fetch_or(1);
         // Relaxed: the system call and the swap are fences.
         self.0.has_barriers.store(true, Ordering::Relaxed);
@@ -261,14 +262,15 @@ impl ProcessManager {
     }
 
     /// Returns when every running thread of every process with [`ProcessManager::has_barriers`] has passed a full
-    /// fence: the thread sees the stores made before the call, or its own earlier stores are visible here.
+    /// fence. Such a thread sees the stores made before this call, or this session sees the stores that the thread made
+    /// before.
     pub fn barrier(&self) {
         os::barrier_of_joined();
     }
 
-    /// Does as [`ProcessManager::barrier`], between [`ProcessManager::next_tree_epoch`] and
-    /// [`ProcessManager::tree_epoch_passed`]. Does nothing where no process has joined the barriers: then every session
-    /// latches all pages on its way.
+    /// Like [`ProcessManager::barrier`]; called between [`ProcessManager::next_tree_epoch`] and
+    /// [`ProcessManager::tree_epoch_passed`]. Does nothing if no process has joined the barriers: then every session
+    /// latches all pages that it visits.
     pub fn barrier_of_visits(&self) {
         if self.0.header.has_joined.load() != 0 && !planted("process: visits are asked for without a barrier") {
             self.barrier();
@@ -319,7 +321,7 @@ impl ProcessManager {
     }
 
     /// Discards the region after a wild store: the region contains a value that no session stores. The caller unwinds,
-    /// and so will all other sessions (PROTOCOLS D13).
+    /// and all other sessions unwind, too (PROTOCOLS D13).
     ///
     /// # Panics
     /// Without a repairer, with `why`.
@@ -389,7 +391,7 @@ impl ProcessManager {
             let bytes = |at: u64, count: u64| at..at + count;
             all.push(Extent { name: "undo log headers", range: bytes(log.raw(), size_of::<rio::UndoLog>() as u64) });
             let area = self.0.region.at(log).area.load().map_or(0, Offset::raw);
-            // Only the place of the first images, because the rest is seldom in use.
+            // The extent is only the place of the first images, because the rest of the log is seldom in use.
             all.push(Extent { name: "undo logs", range: bytes(area, 256) });
         }
         all
@@ -448,7 +450,7 @@ impl ProcessManager {
         self.0.region.try_at(Offset::<Latch>::from_raw(place)?)?.owner()
     }
 
-    /// Returns every session, dead ones included, for the tools.
+    /// Returns every session, including dead sessions, for the tools.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
         let info = |(index, slot): (u32, &SessionSlot)| {
@@ -466,18 +468,18 @@ impl ProcessManager {
             let generation = slot.status.load().generation();
             ("repairs a dead session", slot.reaper.load().of_tenant(generation))
         });
-        let freezer = ("counts the holders of a latch anew", self.0.header.freezer.load());
+        let freezer = ("counts the holders of a latch again", self.0.header.freezer.load());
         reapers.chain([freezer]).filter(|(_, session)| *session != SessionId::NONE).collect()
     }
 
-    /// Returns the appends that sessions have noted and not yet cleared (PROTOCOLS D3): LSN and transaction, zero for
-    /// none.
+    /// Returns the appends that sessions have noted and not yet cleared (PROTOCOLS D3): the LSN and the transaction.
+    /// The transaction is zero if the append belongs to no transaction.
     pub fn noted_appends(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.slots.iter().filter_map(|slot| {
             // Acquire: a cleared note means that the record is in its transaction's slot.
             let lsn = slot.append_lsn.load();
             let txn = slot.append_txn.load();
-            // A later note has another LSN; the transaction read may then belong to it.
+            // If the LSN has changed, the session has written a later note, and `txn` may belong to that note.
             (lsn != 0 && slot.append_lsn.load() == lsn).then_some((lsn, txn))
         })
     }
@@ -486,8 +488,8 @@ impl ProcessManager {
     /// passed](ProcessManager::tree_epoch_passed) (PROTOCOLS T2).
     ///
     /// A session that reads inner pages without their latches passes no fence between the note of its visit and its
-    /// first read. So the caller passes [`ProcessManager::barrier_of_visits`] before it asks whether the number has
-    /// passed: either the caller then sees the note, or the session sees the unlinking.
+    /// first read. So the caller calls [`ProcessManager::barrier_of_visits`] before it asks whether the number has
+    /// passed. After the barrier, the caller sees the note, or the session sees the unlinking.
     pub fn next_tree_epoch(&self) -> u64 {
         self.0.header.tree_epoch.fetch_add(1) + 1
     }

@@ -1,7 +1,7 @@
 //! The check whether a process still runs (PROTOCOLS D9), by the kernel's table of processes.
 //!
-//! A process is identified by its pid and its start time, so that a reused pid is not taken for the same process, and
-//! by the namespaces of the pid and of the start time. An observer in another pid namespace can learn nothing about the
+//! A process is identified by its pid, by its start time, and by the namespaces of both. The start time distinguishes
+//! the process from a later process with the same pid. An observer in another pid namespace can learn nothing about the
 //! process. Only certain evidence counts as death: a stopped process lives, and so does a process that we may not
 //! inspect.
 //!
@@ -110,9 +110,9 @@ fn namespace(kind: &str) -> u64 {
     std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
 }
 
-/// Returns whether `/proc` belongs to this process's pid namespace. Then `/proc/self` has the same pid as that
-/// namespace, and `NSpid` (since Linux 4.1) has only one pid. In `NSpid` the kernel lists a pid for each namespace,
-/// from the namespace of `/proc` down to the namespace of the process.
+/// Returns whether `/proc` belongs to this process's pid namespace. If so, `/proc/self` names the pid that this process
+/// has in its own namespace, and `NSpid` (since Linux 4.1) has only one pid. In `NSpid` the kernel lists a pid for each
+/// namespace, from the namespace of `/proc` down to the namespace of the process.
 fn table_is_ours() -> bool {
     let own = std::process::id().to_string();
     let is_named_so = std::fs::read_link("/proc/self").is_ok_and(|name| name.as_os_str() == own.as_str());
@@ -135,7 +135,7 @@ fn pid_has_ended(pid: u32) -> bool {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
             matches!(poll(&mut polled, Some(&timespec(Duration::ZERO))), Ok(1))
         }
-        // The kernel or sandbox has no such descriptors, or no descriptor is left.
+        // The kernel or the sandbox does not support process descriptors, or this process has no free descriptor.
         Err(_) => !pid_exists(pid),
     }
 }
@@ -313,7 +313,7 @@ mod tests {
         let this = Process::this();
         let own = this.identity();
         assert!(!this.has_ended(own));
-        assert!(this.has_ended(Identity { start_time: own.start_time + 1, ..own }), "our pid, another start");
+        assert!(this.has_ended(Identity { start_time: own.start_time + 1, ..own }), "our pid with another start time");
         let mut child = Command::new("true").stdin(Stdio::null()).spawn().expect("true starts");
         let gone = Identity { pid: child.id(), start_time: 0, ..own };
         child.wait().expect("it ends by itself");
@@ -329,6 +329,6 @@ mod tests {
             std::thread::yield_now();
         }
         let elsewhere = Identity { pid_namespace: own.pid_namespace + 1, ..own };
-        assert!(!this.sees_running(elsewhere), "in another container: it may be paused with it");
+        assert!(!this.sees_running(elsewhere), "a process in another container may be paused with the container");
     }
 }

@@ -1,7 +1,7 @@
-//! A session's room in the log: the log manager's count, in the session's private memory.
+//! A session's room in the log: a count of the log manager (the credit) in the session's private memory.
 //!
-//! The count belongs to one session of one life: a new session begins without a credit, and a repairer of a dead
-//! session does not learn the dead session's count.
+//! The credit belongs to one session of one life: a new session begins with a credit of zero, and a repairer of a dead
+//! session does not learn the dead session's credit.
 
 use std::cell::Cell;
 
@@ -24,7 +24,7 @@ impl LogRoom {
         room
     }
 
-    /// Returns the bytes that the session may append without asking the log's shared words again.
+    /// Returns the credit: the bytes that the session may append before it asks the log's shared words again.
     #[inline]
     pub fn credit(&self) -> u64 {
         self.credit.get()

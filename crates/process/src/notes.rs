@@ -104,7 +104,7 @@ impl Note {
     }
 
     /// Makes a note: the session holds the latch at `place` exclusively, or wants it exclusively. The latch word shows
-    /// which.
+    /// whether it is held.
     #[inline]
     pub(crate) fn exclusive(place: u64) -> Note {
         Note(place + (EXCLUSIVE | HOLDING))
@@ -130,7 +130,7 @@ impl Note {
         self.0 & EXCLUSIVE != 0
     }
 
-    /// Returns whether the note leaves open if the latch's count includes the session.
+    /// Returns whether the note is unsure: the latch's count may or may not include the session.
     pub(crate) fn is_unsure(self) -> bool {
         matches!(self.0 & STATE, WANTING | RELEASING)
     }

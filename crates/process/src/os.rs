@@ -1,4 +1,4 @@
-//! The process manager's calls to the kernel: sleep on a word, wake its sleepers.
+//! The process manager's calls to the kernel, to sleep on a word and to wake the sleepers on a word.
 //!
 //! This is the only file of the crate with `unsafe`, except for `latch.rs`, whose guards implement rio's unsafe traits.
 //! Futexes are shared, not private: the sleepers are in other processes, which map the word at other addresses. No call
@@ -67,8 +67,8 @@ pub(crate) fn join_barriers() -> bool {
     rustix::thread::membarrier(rustix::thread::MembarrierCommand::RegisterGlobalExpedited).is_ok()
 }
 
-/// Returns when every running thread of every process that has joined the barriers has passed a full fence. As
-/// [`barrier_everywhere`], in microseconds where the kernel can.
+/// Returns when every running thread of every process that has joined the barriers has passed a full fence. Takes
+/// microseconds. If the kernel cannot do this, calls the slower [`barrier_everywhere`].
 pub(crate) fn barrier_of_joined() {
     if rustix::thread::membarrier(rustix::thread::MembarrierCommand::GlobalExpedited).is_err() {
         barrier_everywhere();
@@ -83,13 +83,13 @@ fn bits(class: Class) -> NonZeroU32 {
     NonZeroU32::new(bits).expect("neither is zero")
 }
 
-/// Returns the half of a latch word that the kernel compares. Only the kernel gets the half: this program never loads
-/// or stores through it, so the program makes no two accesses of different size to one word.
+/// Returns the half of a latch word that the kernel compares. Only the kernel uses this reference. The program itself
+/// never loads or stores half of a word, so all its accesses to the word have the same size.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<[AtomicU32; 2]>();
     let low = if cfg!(target_endian = "little") { 0 } else { 1 };
-    // SAFETY: an `AtomicU64` is eight bytes aligned to eight, so both halves lie in it, aligned to four; it lives as
-    // long as the reference returned, and an atomic may be shared with any other reference to the same bytes.
+    // SAFETY: an `AtomicU64` is eight bytes aligned to eight, so both halves are inside it and aligned to four; it
+    // lives as long as the returned reference, and an atomic may be shared with any other reference to the same bytes.
     let halves = unsafe { &*halves };
     &halves[low]
 }
@@ -118,8 +118,8 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
 #[derive(Clone, Copy, Debug)]
 pub struct ForkMark(rio::ForkMark);
 
-/// The marks of processes with sessions. They are separate from rio's marks: a child may have made a mark of
-/// rio's kind for its own memory, and may not have given up its parent's sessions yet.
+/// The marks of processes with sessions. They are separate from rio's marks: a child that has made a mark of rio's kind
+/// for its own memory may still have its parent's sessions.
 static MARKS: rio::ForkMarks = rio::ForkMarks::new(1);
 
 impl ForkMark {
@@ -134,8 +134,8 @@ impl ForkMark {
         self.0.is_current() || rio::planted("process: a forked child counts as its parent")
     }
 
-    /// Returns whether the calling process is a child of a process that made marks, and has made none itself. It must
-    /// then first give up the inherited descriptors. Always false if the kernel wipes no pages.
+    /// Returns whether the calling process is a child of a process that made marks, and has made no mark itself. Such a
+    /// child must first give up the inherited descriptors. Always false if the kernel wipes no pages.
     pub fn none_since_fork() -> bool {
         MARKS.none_since_fork()
     }
@@ -181,7 +181,7 @@ impl SemaphoreSet {
     }
 }
 
-/// Adds to a semaphore by the kernel's name. A removed semaphore is an error.
+/// Adds `value` to the semaphore that the kernel names `id`. Returns an error if the semaphore was removed.
 #[cfg(feature = "sysv")]
 #[inline]
 pub(crate) fn add_to_semaphore(id: i32, value: i16) -> std::io::Result<()> {

@@ -1,8 +1,8 @@
-//! Notes of pins: which counts in the region include a session, and whether each of them is certain to include it.
+//! Notes of pins: they name each count in the region that includes the session, or may include it.
 //!
-//! A pin is a count in a slot of some manager. A count does not name its sessions, so a session notes each of its
-//! pins, in the same three states as a latch held shared (PROTOCOLS D7): wanting before it adds itself to the count,
-//! holding after that, releasing before it subtracts itself.
+//! A pin adds one to a count in a slot of some manager. A count does not name its sessions, so a session notes each of
+//! its pins, in the same three states as a latch held shared (PROTOCOLS D7): `wanting` before the session adds one to
+//! the count, `holding` after that, and `releasing` before it subtracts one.
 //!
 //! If we die here: the repairing session stores the number of living sessions in the count
 //! (`ProcessManager::pinned_by`).

@@ -71,7 +71,7 @@ impl ProcessNumber {
         let pid = self.pid();
         match () {
             () if self.is_stopped() => format!("process {pid}, which is stopped,"),
-            // A child made without our fork handlers holds its lock (PROTOCOLS D9).
+            // A child made without our fork handlers holds the process's lock (PROTOCOLS D9).
             () if self.has_ended() => format!("a child of process {pid}, which itself has ended,"),
             () if self.is_seen_running() => format!("process {pid}"),
             () => format!("process {pid}, which cannot be seen to run from here,"),
@@ -79,12 +79,12 @@ impl ProcessNumber {
     }
 
     fn identity(self) -> Identity {
-        // The start time is not known, so a later process with the same pid would be taken for this process.
+        // The start time is not known, so a later process with the same pid is taken for this process.
         Identity { pid: self.pid(), start_time: 0, pid_namespace: self.0 >> PID_BITS, time_namespace: 0 }
     }
 }
 
-/// The limit of a wait for another process: none while that process is seen to run.
+/// The limit of a wait for another process. The wait has no limit while that process is seen to run.
 #[derive(Debug)]
 pub struct Patience {
     looked: Instant,

@@ -25,7 +25,7 @@ const MOMENT: Duration = Duration::from_micros(20);
 const UNSURE_ROUNDS: u64 = 1 << 17;
 /// After this number of [`UNSURE_ROUNDS`], the reaper no longer waits for a session that cannot be seen to run, for
 /// example in another container. A wild store may have left the note; then the note stays unsure for ever. If the
-/// session is only paused, the region is rebuilt without need, and no answered commit is lost.
+/// session is only paused, the region is rebuilt without need, and no acknowledged commit is lost.
 const UNSEEN_TIMES: u64 = 8;
 
 impl ProcessManager {
@@ -143,8 +143,8 @@ impl ProcessManager {
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
-    /// Returns whether a session with an unsure note about the latch may be stopped or paused, after `times` long
-    /// waits.
+    /// Returns whether a session with an unsure note about the latch may be stopped or paused. `times` is the number of
+    /// [`UNSURE_ROUNDS`] that the caller has waited.
     fn unsure_may_stand_still(&self, place: u64, times: u64) -> bool {
         let unsure = |slot: &crate::slot::SessionSlot| {
             slot.notes.iter().map(|note| note.load()).any(|note| note.is_about(place) && note.is_unsure())

@@ -20,7 +20,7 @@ use crate::ProcessManager;
 /// An append that a session had noted when it died (PROTOCOLS D3). The record exists if the log's tail is beyond `lsn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedAppend {
-    /// The session that noted it.
+    /// The session that noted the append.
     pub session: SessionId,
     /// The LSN that the session was about to publish.
     pub lsn: u64,
@@ -40,7 +40,7 @@ pub struct AloneRepair<'m> {
 
 impl ProcessManager {
     /// Begins the repair of the sessions of earlier attaches: rolls back their open sections. The caller knows that
-    /// no other process is attached. Sessions of this attach live on.
+    /// no other process is attached. Sessions of this attach stay alive.
     pub fn repair_alone(&self) -> AloneRepair<'_> {
         let mut repair = AloneRepair { processes: self, dead: Vec::new(), appends: Vec::new(), images: 0 };
         self.0.header.growing.publish(0);
@@ -71,9 +71,9 @@ impl AloneRepair<'_> {
         &self.appends
     }
 
-    /// Clears the notes of appends that the log, which ends at `tail`, does not have. Called before any append: the
-    /// next record begins at that LSN, and after a death of this process a repairer would take it for the dead
-    /// session's record.
+    /// Clears the notes of appends that the log, which ends at `tail`, does not have. Called before any append.
+    /// Otherwise the next record could have the LSN of such a note, and if this process then died, a repairer would
+    /// take that record for the dead session's record.
     pub fn forget_unpublished(&mut self, tail: u64) {
         failpoint("alone: appends that never came to be still noted");
         let unpublished = self.appends.iter().filter(|note| note.lsn >= tail);
@@ -93,7 +93,7 @@ impl AloneRepair<'_> {
         self.images
     }
 
-    /// Frees the dead sessions' slots. The pages are redone and the latches reset.
+    /// Frees the dead sessions' slots. The caller has redone the pages and reset the latches.
     pub fn finish(self) {
         for &index in &self.dead {
             self.processes.0.slots.at(index).leave();

@@ -20,9 +20,9 @@ shared! {
         pub(crate) physical: [Word<u32>; 96],
         /// Number of repairs, by class of the time from the report of the death to the burial.
         pub(crate) burial: [Word<u32>; 96],
-        /// The longest physical half, microseconds.
+        /// The longest physical half, in microseconds.
         pub(crate) physical_max: Word<u64>,
-        /// The longest burial, microseconds.
+        /// The longest time from a report to a burial, in microseconds.
         pub(crate) burial_max: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 6],
@@ -74,7 +74,8 @@ impl Times {
         Duration::from_micros(self.max_micros)
     }
 
-    /// Returns the duration that `percent` percent did not exceed, to an accuracy of a fifth.
+    /// Returns the duration that `percent` percent of the durations did not exceed. The exact duration is at most a
+    /// fifth shorter than the result.
     pub fn percentile(&self, percent: u64) -> Duration {
         let wanted = (self.count() * percent).div_ceil(100).max(1);
         let mut seen = 0;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use crate::{boot_micros, ProcessManager};
 
-/// The word while there is no leader. A special value, not a time: shortly after the machine's start a time of zero
-/// would count as recent.
+/// The word's value while there is no leader. This value is not compared as a time: shortly after the machine's start,
+/// the time zero would count as recent.
 const NOBODY: u64 = 0;
 /// The number of kinds of work with a word.
 pub(crate) const ROUNDS: usize = 3;

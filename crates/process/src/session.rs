@@ -46,11 +46,11 @@ pub struct Session {
     freeing: Cell<u32>,
     id: SessionId,
     undo: UndoHandle,
-    /// The LSN of the last noted append and its transaction. Kept also after the note was cleared.
+    /// The LSN of the last noted append, and the append's transaction. Both stay after the note is cleared.
     last_noted: Cell<(u64, u64)>,
     /// Bit n: pin n is in use.
     pins_used: Cell<u64>,
-    /// The number of cancellations when its transaction began (`cancel.rs`).
+    /// The number of cancellations when the session's transaction began (`cancel.rs`).
     cancels: Cell<u32>,
     /// The ranks of the latches noted, for the debug build's assertion.
     ranks: [Cell<Rank>; NOTES],
@@ -214,7 +214,7 @@ impl Session {
     pub fn note_append(&self, lsn: u64, txn: u64) {
         self.last_noted.set((lsn, txn));
         self.slot.append_txn.init(txn);
-        // Release: a non-zero LSN makes the note valid, so the transaction is stored before it; the compiler keeps
+        // Release: a non-zero LSN makes the note valid, so the transaction is stored before the LSN; the compiler keeps
         // this order too.
         failpoint("session: append partly noted");
         self.slot.append_lsn.publish(lsn);
@@ -276,8 +276,8 @@ impl Session {
         }
     }
 
-    /// Sets, for the tools, the object for which the session waits: a kind (zero: no wait) and a subject, in its
-    /// manager's own numbering.
+    /// Sets, for the tools, the object for which the session waits: a kind (zero: no wait) and a subject, both in the
+    /// numbering of the object's manager.
     #[inline]
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
@@ -286,7 +286,7 @@ impl Session {
         self.slot.wait_kind.publish(kind);
     }
 
-    /// As [`Session::wait_info`], and also sets when the wait began. The drop of the result restores the previous
+    /// Like [`Session::wait_info`], but also sets when the wait began. The drop of the result restores the previous
     /// values. Only for waits that turn out to be long, because this call reads the clock.
     pub fn waits_since(&self, kind: u32, subject: u64, waited: Duration) -> LongWait<'_> {
         let before = (self.slot.wait_kind.get(), self.slot.wait_subject.get(), self.slot.wait_since.get());
@@ -344,7 +344,7 @@ impl Session {
         self.slot.in_hand.publish(what);
     }
 
-    /// As [`Session::set_in_hand`], within a section: a rollback of the section restores the note.
+    /// Like [`Session::set_in_hand`], but within a section: a rollback of the section restores the note.
     #[inline]
     pub fn set_in_hand_in(&self, section: &mut Section<'_>, what: u64) {
         self.slot.in_hand.set(section, what);
@@ -359,8 +359,8 @@ impl Session {
         }
     }
 
-    /// Repairs every dead session of the environment completely, with its transactions, unless another session already
-    /// repairs that dead session. Does nothing if this session holds a latch.
+    /// Repairs every dead session of the environment completely, with its transactions. Skips a dead session that
+    /// another session already repairs. Does nothing if this session holds a latch.
     #[cold]
     pub fn help_the_dead(&self) {
         if self.latch_count() == 0 && !self.is_stand_in {
@@ -374,7 +374,8 @@ impl Session {
         self.cancels.set(cancels());
     }
 
-    /// As [`Session::heed_cancels`], from the moment when [`cancels`](crate::cancels) returned `cancels`.
+    /// Like [`Session::heed_cancels`], but also heeds the calls since the moment when [`cancels`](crate::cancels)
+    /// returned `cancels`.
     pub fn heed_cancels_since(&self, cancels: u32) {
         self.cancels.set(cancels);
     }
@@ -415,7 +416,7 @@ impl Session {
     #[inline]
     pub(crate) fn place_of<T>(&self, value: &T) -> u64 {
         let place = std::ptr::from_ref(value).addr().wrapping_sub(self.base) as u64;
-        debug_assert!(place < self.region().size(), "a session latches in its own mapping of its own region");
+        debug_assert!(place < self.region().size(), "a session takes latches only in its own mapping");
         place
     }
 
@@ -459,8 +460,8 @@ impl Session {
         self.notes_free.set(self.notes_free.get() | note.bit());
     }
 
-    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): if the session is doomed, and
-    /// whenever the library panics. So a panic leaves the same state as a kill.
+    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10). This is so if the session is doomed
+    /// or the library panics. So a panic leaves the same state as a kill.
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
         (self.doomed.get() || std::thread::panicking()) && self.abandons_what_it_holds()
@@ -475,7 +476,7 @@ impl Session {
     }
 }
 
-/// Shows the tools the object for which its session waits, while this value exists.
+/// While this value exists, the tools see the object for which its session waits.
 pub struct LongWait<'s> {
     session: &'s Session,
     before: (u32, u64, u64),

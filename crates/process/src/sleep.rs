@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// As [`Session::sleep_on`], but sleeps up to `duration`, even if that is longer than [`SLEEP_MAX`]. Only for a
-    /// session that waits for its turn while no other session waits for it.
+    /// session that waits for its turn and that no other session waits for.
     pub fn sleep_long(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         self.leave_if_late();
@@ -61,14 +61,14 @@ impl Session {
     }
 
     /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Misses a wake sent before the
-    /// call; take a ticket first if that matters. Returns whether it was woken.
+    /// call; take a ticket first if that matters. Returns whether the session was woken.
     pub fn sleep(&self, duration: Duration) -> bool {
         self.sleep_on(self.prepare_sleep(), duration)
     }
 
-    /// Sleeps until `ready` returns true, which it checks at every wake and at least every [`SLEEP_MAX`]. Returns
-    /// false if the deadline passes first. A call without a deadline may wait for ever, so `ready` must then also
-    /// return true if the awaited session is dead.
+    /// Sleeps until `ready` returns true. Calls `ready` at every wake and at least every [`SLEEP_MAX`]. Returns false
+    /// if the deadline passes first. A call without a deadline may wait for ever, so `ready` must then also return true
+    /// if the awaited session is dead.
     pub fn sleep_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
         loop {
             let ticket = self.prepare_sleep();
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Wakes another session: as [`ProcessManager::wake`](crate::ProcessManager::wake).
+    /// Wakes another session, like [`ProcessManager::wake`](crate::ProcessManager::wake).
     #[inline]
     pub fn wake(&self, session: SessionId) {
         self.processes().wake(session);
@@ -97,7 +97,7 @@ pub(crate) fn wake(slot: &SessionSlot) {
     add_wake(word, || os::wake_all(word));
 }
 
-/// The atomic a session sleeps on: the real one, or loom's.
+/// The atomic word that a session sleeps on: a real atomic, or loom's model of an atomic.
 pub(crate) trait SleepWord {
     fn look(&self) -> u32;
     fn swap_if(&self, old: u32, new: u32) -> bool;
@@ -109,7 +109,7 @@ impl SleepWord for AtomicU32 {
     #[inline]
     fn look(&self) -> u32 {
         // Acquire: pairs with `add`. A sleeper whose ticket includes the wake sees the condition that was made true
-        // before it.
+        // before the wake.
         self.load(Ordering::Acquire)
     }
     #[inline]
@@ -125,7 +125,7 @@ impl SleepWord for AtomicU32 {
     }
     #[inline]
     fn and(&self, bits: u32) -> u32 {
-        // Acquire: as `look`.
+        // Acquire: pairs with `add`, like `look`.
         self.fetch_and(bits, Ordering::AcqRel)
     }
 }

@@ -1,6 +1,7 @@
 //! A session's slot in the region: the facts that other sessions may read, and the notes that its survivors need.
 //!
-//! Only its session writes most of a slot, with plain stores. All sessions read one cache line of it.
+//! Most words of a slot are written only by the slot's session, with plain stores. One cache line of the slot is read
+//! by all sessions.
 //!
 //! Invariants
 //! 1. The status word names the tenant: state, generation and attachment change together.
@@ -97,9 +98,9 @@ impl fmt::Debug for SessionId {
 
 /// The right to repair a slot's tenant: the repairer, and the tenant to be repaired. Zero: no session has it.
 ///
-/// Bits 0-19 and 32-57 are the repairer's, as in its name; bits 20-31 and 58-63 are the low 18 bits of the tenant's
-/// generation. So if a repairer stops after the burial, its right ends with the tenant, and does not block the repair
-/// of the next tenant.
+/// Bits 0-19 and 32-57 are the repairer's name; bits 20-31 and 58-63 are the low 18 bits of the tenant's generation. So
+/// if a repairer stops after the burial, its right ends with the tenant, and does not block the repair of the next
+/// tenant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim(u64);
 bits!(Claim: u64);
@@ -285,7 +286,8 @@ impl SessionSlot {
         self.tree_epoch.publish(0);
     }
 
-    /// Returns what tools show about the slot's session at `status`, in the process `pid`.
+    /// Returns the facts that tools show about the slot's session. The session has the status `status` and belongs to
+    /// the process `pid`.
     pub(crate) fn info(&self, index: u32, status: Status, alive: bool, pid: u32) -> SessionInfo {
         SessionInfo {
             id: SessionId::new(index, status.generation()),
@@ -302,7 +304,7 @@ impl SessionSlot {
     }
 }
 
-/// What the tools show about a session.
+/// The facts that the tools show about a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// The session's name.
@@ -315,7 +317,8 @@ pub struct SessionInfo {
     pub latches: usize,
     /// The latches that it holds, or is about to take, by its notes: the place of each, and whether it is exclusive.
     pub noted: Vec<(u64, bool)>,
-    /// The LSN that it is about to publish, or whose changes are not complete, or zero.
+    /// The LSN of the record that the session is about to publish, or has published before the record's changes are
+    /// complete; otherwise zero.
     pub append_lsn: u64,
     /// The tree epoch that it is in, or zero.
     pub tree_epoch: u64,

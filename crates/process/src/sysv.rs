@@ -1,7 +1,8 @@
 //! A latch over a System V semaphore: every acquire and release is a system call.
 //!
-//! Paper: LIBTP section 4.3 and figure 5, which compares its cost with a spinlock's. The latch exists only for the
-//! benchmark that repeats the figure: it has no shared mode, no owner, and no repair after a death.
+//! Paper: LIBTP section 4.3 and figure 5, which compares the cost of such a latch with the cost of a spinlock. The
+//! latch exists only for the benchmark that repeats the figure: it has no shared mode, no owner, and no repair after a
+//! death.
 
 use std::io;
 
@@ -21,7 +22,7 @@ impl SemaphoreLatch {
         Ok(SemaphoreLatch(semaphore))
     }
 
-    /// Takes the latch exclusively, and sleeps in the kernel as long as that takes.
+    /// Takes the latch exclusively. Sleeps in the kernel as long as necessary.
     ///
     /// # Panics
     /// If the semaphore was removed.

@@ -120,7 +120,7 @@ fn a_writer_gets_in_among_readers_that_never_pause() {
             scope.spawn(|| {
                 let session = processes.join().expect("room");
                 let latch = processes.region().at(latch);
-                // Overlapping holds: the next latch is wanted before the last is released.
+                // The thread takes the latch for its next hold before it releases its last hold.
                 let mut held = latch.shared(&session, Rank::page(0));
                 while !stop.load(Ordering::Relaxed) {
                     if let Some(next) = latch.try_shared(&session, Rank::page(0)) {
@@ -234,13 +234,13 @@ fn a_section_dropped_by_an_early_return_kills_the_session_too() {
 }
 
 #[test]
-fn a_panic_without_a_section_frees_nothing_like_a_kill() {
+fn a_panic_without_a_section_leaves_the_same_state_as_a_kill() {
     let (here, there) = two_processes();
     let mine = here.join().expect("room");
     let latch = here.region().at(new_latch(&here));
     let seen_by_others = Cell::new(None);
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        /// Dropped after the guard.
+        /// A value that is dropped after the guard.
         struct Last<'l>(&'l dyn Fn());
         impl Drop for Last<'_> {
             fn drop(&mut self) {
@@ -254,7 +254,7 @@ fn a_panic_without_a_section_frees_nothing_like_a_kill() {
     }));
     assert!(panicked.is_err() && mine.is_dead());
     assert_eq!(latch.owner(), Some(mine.id()));
-    assert_eq!(seen_by_others.get(), Some(true), "no session may repair it while its thread unwinds");
+    assert_eq!(seen_by_others.get(), Some(true), "no session may repair the dead session while its thread unwinds");
     assert!(!there.is_alive(mine.id()));
 }
 
@@ -278,7 +278,7 @@ fn a_call_from_a_destructor_during_another_panic_takes_and_releases_latches_as_u
     assert_eq!(latch.owner(), None);
 }
 
-/// Calls `die` in a destructor while the thread unwinds, so the thread's panic is not one of the session's call.
+/// Calls `die` in a destructor while the thread unwinds, so the thread's panic did not begin in a call of the session.
 fn dies_in_a_foreign_panic(die: impl Fn(&Session, &Latch)) {
     struct Calls<'l>(&'l dyn Fn());
     impl Drop for Calls<'_> {
@@ -308,7 +308,7 @@ fn a_section_dropped_in_a_destructor_during_a_foreign_panic_kills_the_session() 
 }
 
 #[test]
-fn a_panic_in_a_destructor_during_a_foreign_panic_is_a_death_above_an_open_section() {
+fn a_panic_in_a_destructor_during_a_foreign_panic_kills_a_session_with_an_open_section() {
     dies_in_a_foreign_panic(|session, latch| {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _guard = latch.exclusive(session, Rank::CATALOGUE);
@@ -447,13 +447,13 @@ fn a_dead_repairers_right_goes_to_the_next_repairer() {
     std::mem::forget(dead_session);
     first.mark_dead();
     drop(first);
-    let dead_session = there.take_dead(&second, id).expect("the right of the dead is free");
+    let dead_session = there.take_dead(&second, id).expect("the right of the dead repairer is free");
     dead_session.release_latches();
     dead_session.bury(std::time::Instant::now());
     assert_eq!(there.region().at(place).owner(), None);
 }
 
-/// Otherwise a session that took the right in between would bury the slot's next tenant, which lives.
+/// If the right were released earlier, another session could take it and bury the slot's next tenant, which is alive.
 #[test]
 fn the_right_to_repair_is_released_only_when_the_slot_is_free() {
     let (here, there) = two_processes();
@@ -465,7 +465,7 @@ fn the_right_to_repair_is_released_only_when_the_slot_is_free() {
     let dead_session = here.take_dead(&first, id).expect("no session repairs it");
     // A burial that is stopped half way.
     here.slot(id).expect("the slot is not free yet").clear();
-    assert!(there.take_dead(&second, id).is_none(), "the first has not finished");
+    assert!(there.take_dead(&second, id).is_none(), "the first repairer has not finished");
     dead_session.bury(std::time::Instant::now());
     let next = here.join().expect("room");
     assert_eq!(next.id().index(), id.index());
@@ -682,7 +682,7 @@ fn the_undo_log_of_a_full_region_keeps_its_size() {
 }
 
 #[test]
-fn after_all_processes_died_sections_are_rolled_back_appends_listed_and_slots_freed_last() {
+fn after_the_death_of_all_processes_sections_are_rolled_back_appends_are_listed_and_slots_are_freed_last() {
     let (here, there) = two_processes();
     let word = here.region().allocate::<Word<u64>>(1).expect("room");
     let latch = here.region().at(new_latch(&here));

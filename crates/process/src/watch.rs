@@ -28,15 +28,15 @@ use crate::ProcessManager;
 
 /// The time between checks of processes with a descriptor: each check is a system call.
 const ROLL_CALL: Duration = Duration::from_secs(1);
-/// The number of processes in one such check. If each of sixty processes checked all others, the checks would take most
-/// of their time.
+/// The number of processes that one such check covers. If each of sixty processes checked all others, the checks would
+/// take most of their time.
 const CALLED: usize = 8;
 
 /// Watches all other attached processes.
 pub struct DeathWatch {
     processes: ProcessManager,
     watched: Vec<Watched>,
-    /// The time of the last such check.
+    /// The time of the last check of processes with a descriptor.
     called: Instant,
     /// The next process to check, as an index into `watched`. Each observer begins at another index.
     next: usize,
@@ -51,17 +51,17 @@ struct Watched {
     id: AttachmentId,
     /// `None` if the kernel gives no descriptor, and for a dead process.
     descriptor: Option<OwnedFd>,
-    /// Whether the process was not checked yet.
+    /// Whether the watch has not checked the process yet.
     is_new: bool,
-    /// Whether its death was reported.
+    /// Whether the process's death was reported.
     told: bool,
 }
 
-/// The end of a sleep.
+/// The reason why a sleep ended.
 enum Happened {
     /// The timeout passed.
     Nothing,
-    /// The waker woke it, or a signal came.
+    /// The waker woke the watch, or a signal came.
     Woken,
     /// The kernel reports that these processes have ended.
     Ended(Vec<AttachmentId>),
@@ -85,9 +85,9 @@ impl DeathWatch {
         self.waker.clone()
     }
 
-    /// Waits until a watched process dies, until woken, and at most `timeout`. Returns true if there are dead
-    /// processes: it reports each death once as it happens, and again at each timeout while a session of the dead
-    /// process is left.
+    /// Waits until a watched process dies, until the waker ends the wait, or until `timeout` has passed. Returns true
+    /// if there are dead processes: the watch reports each death once as it happens, and again at each timeout while a
+    /// session of the dead process is left.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         self.look_around();
         if self.tell_new_deaths(&[]) {
@@ -207,7 +207,8 @@ impl Waker {
     }
 }
 
-/// Returns whether the process at `place` of `count` has its turn when `first` is next.
+/// Returns whether a check that begins at the index `first` includes the process at the index `place` of `count`
+/// processes.
 fn is_in_turn(place: usize, first: usize, count: usize) -> bool {
     (place + count - first % count) % count < CALLED
 }

@@ -12,7 +12,7 @@ use rio::{Access, Identity, Region};
 
 const REGION: &str = "LIBTP_TEST_WATCH_REGION";
 const RESERVE: u64 = 1 << 30;
-/// Longer than any test waits, so that a wait that ends sooner did not end by its timeout.
+/// This is longer than any test waits: a wait that ends sooner has not reached its timeout.
 const LONG: Duration = Duration::from_secs(30);
 
 /// The entry of a child: it joins, prints its session, and stays until its standard input ends. In the run of all
@@ -41,7 +41,7 @@ impl Guest {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let answer = lines.map(Result::unwrap).find_map(|line| line.strip_prefix("> ").map(str::to_owned));
-        let session = answer.expect("the child says its session").parse().unwrap();
+        let session = answer.expect("the child prints its session").parse().unwrap();
         Guest { child, session: SessionId::from_raw(session) }
     }
 
@@ -91,9 +91,9 @@ fn a_killed_process_is_reported_at_once_and_its_session_is_dead() {
     assert!(watch.wait(LONG));
     assert!(started.elapsed() < LONG, "the kernel reported the death before the timeout");
     let victim = killer.join().unwrap();
-    assert!(!processes.is_alive(victim.session), "though no process has waited for the zombie");
+    assert!(!processes.is_alive(victim.session), "the session is dead although no process has waited for the zombie");
     assert!(processes.is_alive(bystander.session));
-    assert!(watch.wait(Duration::from_millis(1)), "reported again while its session is there");
+    assert!(watch.wait(Duration::from_millis(1)), "the death is reported again while the session is not repaired");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Keeps the changes of each transaction: first in the redo log, and after a truncation in the database.
 //!
-//! If we die here: while the database is being written, the log still has every change that is written there. Repeating
+//! If we die here: while the database is being written, the log still has every change that is being written. Repeating
 //! the log over any mixture of old and new bytes gives the same database.
 
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl Journal {
         Ok(Some(Journal { log, database, covered: Lines::default(), growth: segment.growth(), group, waiting: 0 }))
     }
 
-    /// Opens the database and the log. Calls `store` with all bytes of the segment's file: first with the database's
-    /// bytes, then with the log's in order.
+    /// Opens the database and the log. Calls `store` with all bytes of the segment's file: first with the bytes of the
+    /// database, then with the bytes of the log's records, in order.
     pub(crate) fn open(
         directory: &dyn Directory,
         group: u32,
@@ -128,10 +128,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Logs the file's growth if no commit has logged it, as after an aborted transaction. The lines about to be
-    /// written to the database may have a part of the growth, but the database must have all of it or nothing. The log
-    /// has room for that: the growth since the last commit happened in a transaction that began with half of the log
-    /// free.
+    /// Logs the file's growth if no commit has logged it, for example after an aborted transaction. A truncation writes
+    /// lines that may have a part of the growth, but the database must have the whole growth or nothing of it. The log
+    /// has room for the growth's record: the file grew in a transaction that began when half of the log was free.
     fn log_growth(&mut self, segment: &mut Segment) -> Result<()> {
         let growth = segment.growth();
         if growth == self.growth || planted("rvm: growth outside of transactions is not logged") {

@@ -2,9 +2,9 @@
 //! a disk.
 //!
 //! Paper: Rio Vista, section 2, after Satyanarayanan's RVM. The paper compares Vista with RVM. Here RVM is also the
-//! mode for plain disks: a segment whose commits are on disk. A transaction is vista's, with its undo log in memory.
-//! When the transaction ends, the after-images of its ranges are written to a redo log and synced. When the log is full
-//! it is *truncated*: the bytes that it covers are written to the database, and the log is restarted.
+//! mode for plain disks: a segment whose commits are on disk. A transaction is a transaction of vista, with its undo
+//! log in memory. When the transaction ends, the after-images of its ranges are written to a redo log and synced. When
+//! the log is full it is *truncated*: the bytes that it covers are written to the database, and the log is restarted.
 //!
 //! A directory has two files ([`docs/formats/rvm.md`](../../../docs/formats/rvm.md)): `database`, with the bytes of a
 //! segment's file at the last truncation, and `log`. The segment itself is in memory that ends with the process: an

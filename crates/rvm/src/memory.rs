@@ -21,7 +21,8 @@ pub struct Rvm {
     journal: Journal,
 }
 
-/// A transaction. Its calls are those of vista's transaction. Dropped without [`Txn::end`], it is aborted.
+/// A transaction. Its calls are those of vista's transaction. A transaction that is dropped without [`Txn::end`] is
+/// aborted.
 ///
 /// The transaction gives no mutable access to vista's transaction. With such access a caller could exchange it for the
 /// transaction of another memory, and each of the two transactions would end in the log of the other memory.
@@ -39,7 +40,7 @@ pub struct Txn<'m> {
 }
 
 impl Options {
-    /// Opens the memory in the directory at `path`, and makes the memory if there is none.
+    /// Opens the memory in the directory at `path`, and makes the memory if the directory has none.
     ///
     /// # Errors
     /// `InUse`, `Damaged`, `Disk`, `Segment`.
@@ -73,7 +74,7 @@ impl Rvm {
             opened = Some(Journal::open(&*directory, options.group, store)?);
             Ok(())
         })?;
-        let mut journal = opened.expect("the segment was filled from it");
+        let mut journal = opened.expect("the segment was filled from the opened journal");
         // The bytes after an incomplete record may look like a record, so the log is restarted.
         journal.truncate_opened(&mut segment)?;
         Ok(Rvm { segment, journal })
@@ -140,8 +141,9 @@ impl Rvm {
         self.truncate()
     }
 
-    /// Refuses a forked child. The child has its parent's descriptors of the log and the database, and the log's tail
-    /// of the moment of the fork: its writes would mix with writes that the parent has acknowledged since.
+    /// Refuses a forked child. The child has its parent's descriptors of the log and the database, but only the log's
+    /// tail at the moment of the fork. So the child's writes would overwrite records that the parent has acknowledged
+    /// after the fork.
     fn check_process(&self) -> Result<()> {
         if planted("rvm: a forked child writes to its parent's log") {
             return Ok(());

@@ -45,7 +45,7 @@ fn checksum(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..32]), &record[36..])
 }
 
-/// Returns the generation that the bytes at `at` state, as if a record began there.
+/// Reads the bytes at `at` as if a record began there, and returns the generation in its header.
 pub(crate) fn generation(log: &[u8], at: usize) -> Option<u64> {
     word(log, at + 8)
 }

@@ -4,10 +4,10 @@
 //! The file begins with two headers, which are written alternately. The records follow, one after another. After
 //! each truncation they begin at the same place again. A record of an earlier generation is ignored.
 //!
-//! If we die here: while records are written, the first incomplete record ends the log, unless a later record states
-//! that it had been synced. While a header is written, the other header is valid, and the database has its records.
-//! Records of a generation are written only when the generation's header is safe. So if the first record has a higher
-//! generation than both headers, a header was damaged since.
+//! If we die here: while records are written, the first incomplete record ends the log. If a later record states that
+//! the incomplete record was synced, the log is damaged. While a header is written, the other header is valid, and the
+//! database has all records of that header's generation. Records of a generation are written only when the generation's
+//! header is safe. So if the first record has a higher generation than both headers, a header was damaged later.
 
 use std::sync::Arc;
 
@@ -75,9 +75,9 @@ impl RedoLog {
     pub(crate) fn open(directory: &dyn Directory, each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<RedoLog> {
         let file = directory.open(NAME, OpenMode::Existing)?;
         let mut log = RedoLog::lock(directory, file, 0)?;
-        let mut front = vec![0; usize::try_from(FRONT).expect("small")];
+        let mut front = vec![0; usize::try_from(FRONT).expect("FRONT is small")];
         log.file.read_at(&mut front, 0)?;
-        let slots = [0, SLOT].map(|at| read_slot(&front[usize::try_from(at).expect("small")..]));
+        let slots = [0, SLOT].map(|at| read_slot(&front[usize::try_from(at).expect("SLOT is small")..]));
         if let Some(other) = slots.iter().flatten().map(|slot| slot[0]).find(|version| *version != VERSION) {
             return Err(log.damaged(format!("it has version {other}, and this build reads version {VERSION}")));
         }
@@ -109,7 +109,7 @@ impl RedoLog {
     fn repeat(&mut self, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let mut bytes = vec![0; usize::try_from(self.capacity).unwrap_or(usize::MAX)];
         self.file.read_at(&mut bytes, 0)?;
-        let mut at = usize::try_from(FRONT).expect("small");
+        let mut at = usize::try_from(FRONT).expect("FRONT is small");
         let newer = record::generation(&bytes, at).filter(|generation| *generation > self.generation);
         if let Some(newer) = newer.filter(|newer| record::read(&bytes, at, *newer).is_some()) {
             let own = self.generation;
@@ -125,7 +125,8 @@ impl RedoLog {
             at += record.len();
             self.tail += header.bytes;
         }
-        // The first incomplete record was being written, unless a later record states that it was synced.
+        // The first incomplete record was being written when the machine crashed. But if a later record states that the
+        // incomplete record was synced, the log is damaged.
         let later = (at + 8..bytes.len()).step_by(8).find(|at| {
             record::peek(&bytes, *at, self.generation).is_some_and(|header| header.synced > self.next)
                 && record::read(&bytes, *at, self.generation).is_some()

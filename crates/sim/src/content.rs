@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. Bytes of a block beyond the file's length are zero.
-//! 2. The list may be shorter than the length: the blocks beyond it are holes.
+//! 2. The list of blocks may be shorter than the file: the blocks after the end of the list are holes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -149,8 +149,8 @@ impl Content {
         self.blocks.get(number).unwrap_or(&Block::Hole)
     }
 
-    /// Copies `range` of the block `source` into the block `number`. The length stays; the caller extends it if need
-    /// be.
+    /// Copies `range` of the block `source` into the block `number`. The length stays; the caller extends the file if
+    /// necessary.
     pub(crate) fn put(&mut self, number: usize, range: Range<usize>, source: &Block) {
         if range.len() == BLOCK_BYTES {
             *self.block_mut(number) = source.clone();

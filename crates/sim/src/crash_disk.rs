@@ -109,7 +109,7 @@ impl SimDisk {
         self.shared.state().trace.clone()
     }
 
-    /// Returns the number of calls so far, including failed ones. [`Calls::On`] counts as [`Calls::Of`].
+    /// Returns the number of calls so far, including failed ones. For [`Calls::On`] the path is ignored.
     pub fn calls(&self, calls: &Calls) -> u64 {
         let state = self.shared.state();
         match calls {
@@ -123,7 +123,7 @@ impl SimDisk {
         self.shared.state().faults.plant(calls, after, fault, repeat);
     }
 
-    /// Returns the I/O index at which the first planted fault struck, if any has.
+    /// Returns the I/O index at which a planted fault first struck, or `None` if no fault has struck.
     pub fn first_strike(&self) -> Option<usize> {
         self.shared.state().first_strike
     }
@@ -355,7 +355,7 @@ impl State {
         Ok(())
     }
 
-    /// Admits a call that can fail: counts the call, and returns the fault that strikes it, if one does.
+    /// Admits a call that can fail: counts the call, and returns the fault that strikes the call, if any.
     fn admit(&mut self, call: &Call<'_>) -> Result<Option<Fault>> {
         self.check_alive(call)?;
         let fault = self.faults.strike(call.operation, call.path);
@@ -424,7 +424,7 @@ impl State {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Returns for how many of `bytes` bytes from `from` on the disk has room.
+    /// Returns the number of bytes for which the disk has room, out of the `bytes` bytes that begin at `from`.
     fn fitting(&self, file: NodeId, from: usize, bytes: usize) -> usize {
         let Some(mut free) = self.free_blocks() else {
             return bytes;

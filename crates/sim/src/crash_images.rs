@@ -6,8 +6,8 @@
 //! happened to reach the disk.
 //!
 //! A disk behind a page cache never writes only the bytes of one call: it writes whole sectors with their contents in
-//! the cache at that moment. So an unsynced write remembers the blocks that it changed *with their contents after it*,
-//! and a kept sector also carries bytes of earlier writes.
+//! the cache at that moment. So an unsynced write remembers the blocks that it changed *with their contents just after
+//! the write*, and a kept sector also has bytes of earlier writes.
 //!
 //! Each change of a name can be lost by itself, which is harsher than a journaling filesystem. But if a change is lost,
 //! all later changes of the same name are lost too, because a directory's entry is written whole.
@@ -102,7 +102,7 @@ impl Unsynced {
     }
 }
 
-/// The names of which an earlier change was lost, so that all later changes are lost too.
+/// The names that have lost a change. All later changes of these names are lost too.
 #[derive(Debug, Default)]
 struct LostNames(BTreeSet<(NodeId, Arc<str>)>);
 
@@ -321,8 +321,7 @@ impl CrashImages {
 
     fn torn(&self, unit: usize, random: &mut Random, tally: &mut Tally) -> Tree {
         let mut image = self.durable.clone();
-        // The share of whole changes is random, from none to seven of eight, so that losses of single changes occur
-        // too.
+        // The share of whole changes is random, from zero to seven eighths, so that losses of single changes occur too.
         let whole_of_eight = random.below(8);
         let mut lost_names = LostNames::default();
         for change in &self.unsynced {

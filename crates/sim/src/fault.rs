@@ -3,8 +3,8 @@
 //! A fault is planted for the n-th matching call from now on. Calls that only inspect a file (`len`, `exists`,
 //! `identity`) and calls for byte locks never fail. All other calls are counted and can fail.
 //!
-//! A test that shows "nothing lost" proves nothing if its faults never struck. So every class of fault counts how often
-//! it was really *active*, over a disk and all disks that are crash images of it.
+//! A test that shows "nothing lost" proves nothing if its faults never struck. So a count for each class of fault shows
+//! how often the class was really *active*, on a disk and on all crash images of this disk.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -172,7 +172,7 @@ activity! {
     limit,
     /// Syncs of a file or directory that failed.
     failed_sync,
-    /// Failed syncs that lost some change for ever, as a crash image met them.
+    /// Failed syncs by which some change was lost for ever. A walk of crash images counts them when it passes them.
     failed_sync_lost,
     /// Calls refused because the disk's capacity was used up.
     disk_full,

@@ -1,7 +1,7 @@
 //! A simulated disk for tests: its faults are worse than those of any disk in use, and the same at every run.
 //!
 //! For development only. A [`SimDisk`] keeps files in memory and numbers every call that changes a file or a name. From
-//! a disk and the number of a call a test can make a second disk, with the contents after a power cut at that call:
+//! a disk and the number of a call, a test can make a second disk, with the contents after a power cut at that call:
 //! unsynced writes are kept, dropped, torn or reordered, and unsynced names are lost. Any chosen call can be made to
 //! fail. Several simulated processes may share the disk. All its random choices follow from a seed.
 //!

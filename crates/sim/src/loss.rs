@@ -11,7 +11,8 @@ pub enum LossMode {
     Prefix,
     /// Any subset of all sectors of all writes reaches the disk, in any order.
     Reordered,
-    /// Each file and each directory keeps all, none or the first of its changes, independently of the others.
+    /// Each file and each directory keeps all of its changes, none of them, or some of the earliest, independently of
+    /// other files and directories.
     PerFile,
     /// All unsynced changes are lost.
     DropAll,

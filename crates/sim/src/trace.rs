@@ -109,7 +109,7 @@ pub enum Change {
         /// The directory.
         directory: NodeId,
     },
-    /// A test damaged the medium itself: durable at once.
+    /// A test damaged the medium itself. The damage is durable at once.
     Damage {
         /// The file.
         file: NodeId,

@@ -130,7 +130,7 @@ fn a_renamed_file_replaces_the_other_and_a_removed_file_stays_open() {
 }
 
 #[test]
-fn directories_are_not_files_and_files_no_directories() {
+fn directories_are_not_files_and_files_are_not_directories() {
     on_both("directories", |directory| {
         let below = directory.subdirectory("below").unwrap();
         below.open("inside", OpenMode::Create).unwrap().write_at(b"in", 0).unwrap();

@@ -26,7 +26,7 @@ impl TxnSession {
         self.abort_to_its_end(managers)
     }
 
-    /// Logs the end of an abort and ends the transaction. Its changes were undone before.
+    /// Logs the end of an abort and ends the transaction. The transaction's changes were undone before this call.
     pub(crate) fn abort_to_its_end(&self, managers: &Managers) -> Result<()> {
         if self.last_lsn() != Lsn::NONE {
             managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
@@ -86,7 +86,7 @@ pub(crate) fn before(record: &RecordRef<'_>) -> Result<Lsn> {
     let is_clr = record.header.flags() & CLR_FLAG != 0;
     let next = if is_clr { undo_next(record)? } else { record.header.prev() };
     if next >= record.lsn {
-        let what = format!("undo would continue at LSN {next}, which is not before it");
+        let what = format!("undo would continue at LSN {next}, which is not before the record");
         return Err(Error::Undo { lsn: record.lsn, what });
     }
     Ok(next)

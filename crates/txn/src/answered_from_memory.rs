@@ -1,5 +1,6 @@
 //! Commits that are answered from memory, before they are on disk: with [`Durability::Rio`](crate::Durability) from
-//! memory that outlives the system, with [`Durability::Relaxed`](crate::Durability) from memory that may not.
+//! memory that outlives the system, with [`Durability::Relaxed`](crate::Durability) from memory that need not outlive
+//! the system.
 //!
 //! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log has a note of the failures that
 //! its memory survives, and puts records into that memory (`libtp_log`'s `lasting.rs`). This file makes sure that the

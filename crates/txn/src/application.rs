@@ -94,7 +94,7 @@ impl Applications {
     /// Refuses a record of a type that this process does not know.
     ///
     /// # Errors
-    /// [`Error::Unregistered`] with its name and code.
+    /// [`Error::Unregistered`] with the type's name and code.
     pub fn check(&self, record: &RecordRef<'_>) -> Result<()> {
         // A compensation has only the new bytes, and names no type of the application.
         if record.header.flags() & CLR_FLAG != 0 {

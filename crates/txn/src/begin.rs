@@ -1,7 +1,8 @@
 //! Begins and ends transactions, and reserves log space for their undo.
 //!
-//! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Beginning and end write
-//! only the session's slot, and identifiers are taken in blocks: a small transaction touches no shared word or list.
+//! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. The beginning and the
+//! end of a transaction write only the session's slot, and a session takes identifiers in blocks: a small transaction
+//! touches no shared word or list.
 //!
 //! If the session dies here: a slot whose state is idle has no transaction. Both the beginning and the end of a
 //! transaction store the state last.

@@ -1,17 +1,17 @@
 //! The one driver of page changes: every forward change, compensation and split goes through here.
 //!
-//! The order (ARCHITECTURE.md, steps 4 to 8; PROTOCOLS D2, D3, D11, L7): the caller reserves all that is needed before
-//! the first latch, and latches the pages. Each page is marked dirty with the tail *before* the append as recovery LSN.
-//! A section is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The
-//! page LSN is stamped. The section is closed. Only then are the latches released.
+//! The order (ARCHITECTURE.md, steps 4 to 8; PROTOCOLS D2, D3, D11, L7): the caller reserves all that is needed, and
+//! then latches the pages. Each page is marked dirty; its recovery LSN is the log's tail *before* the append. A section
+//! is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The page LSN
+//! is stamped. The section is closed. Only then are the latches released.
 //!
 //! Redo stores some bytes without before-images (`PageMut::again`), because a redo of the noted record repeats these
 //! stores. The driver passes the proof that the record is noted. Without the proof, as in an unprotected environment,
 //! every store has a before-image.
 //!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
-//! After that, the repairing session rolls the section back and redoes the record on each of its pages with an older
-//! page LSN.
+//! After the tail is published, the repairing session rolls the section back and redoes the record on each of the
+//! record's pages whose page LSN is lower than the record's LSN.
 
 use libtp_buffer::{ExclusivePage, PageHeader, PageMut, Repeated};
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
@@ -22,8 +22,8 @@ use crate::log_records::CLR_FLAG;
 use crate::managers::record_table::RecordType;
 use crate::{Change, Damage, Managers, Result};
 
-/// Bytes by which a compensation may be longer than the record that it undoes: the LSN where undo continues, and an LSN
-/// of the record.
+/// Bytes by which a compensation may be longer than the log record that it undoes: the LSN where undo continues, and
+/// the old LSN of the restored database record.
 const CLR_EXTRA: usize = 64;
 
 /// Returns the log space for the undo of a record with a body of `body_bytes`.
@@ -57,9 +57,9 @@ impl Change<'_> {
         self.managers.with_log_room(self.txn, || log.reserve(self.session(), record_bytes(body_bytes)))
     }
 
-    /// Logs a change of the transaction, whose record's body is in `record` (the session's scratch buffer), and makes
-    /// the change by redo on each page, in the order of roles. Cannot fail: the caller has reserved all room and has
-    /// checked that the change fits.
+    /// Logs a change of the transaction, and makes the change by redo on each page, in the order of roles. `record`,
+    /// the session's scratch buffer, has the body of the log record. Cannot fail: the caller has reserved all room and
+    /// has checked that the change fits.
     ///
     /// # Panics
     /// If redo refuses the record: a broken invariant of the caller.
@@ -68,8 +68,8 @@ impl Change<'_> {
         self.apply_undone_by(kind, record, pages, undo_body_bytes)
     }
 
-    /// Does as [`Change::apply`], but counts log space for a compensation of a record with a body of `undo_body_bytes`,
-    /// whatever the length of this record.
+    /// Does as [`Change::apply`], but counts as much log space for the undo as if the record had a body of
+    /// `undo_body_bytes`.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -85,9 +85,9 @@ impl Change<'_> {
         lsn
     }
 
-    /// Does as [`Change::apply`], for one page, with a function that makes the change as the redo of the record's type
-    /// does. The redo would read the body and search for the place on the page; the caller already has both. In debug
-    /// builds the page is compared with the page that the redo makes.
+    /// Does as [`Change::apply`], for one page. `make` makes the same change as the redo of the record's type. The redo
+    /// would read the body and search for the place on the page; the caller already has both. In debug builds the page
+    /// is compared with the page that the redo makes.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -103,7 +103,7 @@ impl Change<'_> {
         let make = |page: &mut PageMut<'_, '_>, role, lsn, body: &[u8]| {
             let redone = cfg!(debug_assertions).then(|| self.redone(kind, page.bytes(), role, lsn, body));
             make(page, lsn)?;
-            debug_assert!(redone.is_none_or(|redone| redone == page.bytes()), "a change is made as its redo makes it");
+            debug_assert!(redone.is_none_or(|redone| redone == page.bytes()), "`make` makes the change of the redo");
             Ok(())
         };
         let lsn = self.drive(&self.entry(kind), Logged::Buffer(record), &mut [page], make);
@@ -116,7 +116,8 @@ impl Change<'_> {
         Entry { kind, flags: 0, txn: self.txn.id(), prev: self.txn.last_lsn() }
     }
 
-    /// Makes a record the transaction's last, and clears its note: its pages are changed.
+    /// Makes a record the transaction's last record, and clears the note of its append. Called after the record's pages
+    /// are changed.
     #[inline]
     fn note_logged(&self, lsn: Lsn, undo_bytes: u64) {
         if self.managers.is_unprotected() {
@@ -168,8 +169,8 @@ impl Change<'_> {
 
     /// Logs and makes the last of several changes that are never undone, even if the transaction aborts (ARIES: a
     /// nested top action). Undo skips these changes and continues at `undo_next`, the transaction's last record before
-    /// the first of them. A session that reads the result waits for this record as for a commit (PROTOCOLS L4); the
-    /// pages are latched meanwhile.
+    /// the first of them. The pages stay latched until this record counts as a commit: a session that reads the result
+    /// waits for this record as it waits for a commit (PROTOCOLS L4).
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -187,7 +188,7 @@ impl Change<'_> {
         self.drive(entry, logged, pages, self.record_type(entry.kind).redo)
     }
 
-    /// Returns the page as the redo of the record's type makes it.
+    /// Returns the bytes that the redo of the record's type makes of the page.
     fn redone(&self, kind: u16, page: &[u8], role: usize, lsn: Lsn, body: &[u8]) -> Vec<u8> {
         let mut copy = page.to_vec();
         if let Err(damage) = (self.record_type(kind).redo)(&mut PageMut::detached(&mut copy), role, lsn, body) {
@@ -256,7 +257,7 @@ impl Change<'_> {
     #[cold]
     #[inline(never)]
     fn refused(&self, kind: u16, damage: &Damage) -> ! {
-        panic!("redo of {} refused a page its caller had checked: {}", self.record_type(kind).name, damage.0)
+        panic!("redo of {} refused a page that the caller had checked: {}", self.record_type(kind).name, damage.0)
     }
 }
 

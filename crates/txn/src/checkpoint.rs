@@ -1,13 +1,14 @@
 //! Fuzzy checkpoints. They limit the length of recovery, and are taken while transactions run.
 //!
-//! Not in the paper (ARIES). One session at a time, of any process, has the role. It writes the dirty pages in batches,
-//! each page under a shared latch for as long as a copy takes. Then it logs and forces a record with the running
-//! transactions, and writes the redo point to the control file. Log segments that are no longer needed are recycled.
+//! Not in the paper (ARIES). One session at a time, of any process, is the checkpointer. It writes the dirty pages in
+//! batches, and holds the shared latch of a page only while it copies the page. Then it logs and forces a record with
+//! the running transactions, and writes the redo point to the control file. Log segments that are not needed any more
+//! are recycled.
 //!
 //! Invariants
-//! 1. Every record below the redo point is in the data files, synced.
-//! 2. Every transaction unfinished at the end of the log either is in the last checkpoint's list or has a record at or
-//!    above the checkpoint's `begin_lsn`.
+//! 1. The change of every log record below the redo point is in the data files, which are synced.
+//! 2. Every transaction that is unfinished at the end of the log either is in the last checkpoint's list or has a
+//!    record at or above the checkpoint's `begin_lsn`.
 //!
 //! For invariant 2, notes of appends are read before slots: a note is cleared after its record is in the slot, so a
 //! record below `begin_lsn` is found in the note or in the slot. If the checkpointer dies: nothing refers to its work
@@ -34,7 +35,7 @@ impl Managers {
         self.checkpoint_keeping(txn, self.kept_by_setting())
     }
 
-    /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, even those that are not needed.
+    /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, even files that are not needed.
     pub(crate) fn checkpoint_keeping(&self, txn: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
         let Some(_role) = self.take_checkpointer_role(txn) else { return Ok(None) };
         failpoint("checkpoint: has the role");
@@ -68,7 +69,7 @@ impl Managers {
         Some(role)
     }
 
-    /// Frees the disk blocks of the log that is unneeded since the last checkpoint. Returns false, and does nothing, if
+    /// Frees the disk blocks of the log that the last checkpoint made unneeded. Returns false, and does nothing, if
     /// another session takes a checkpoint or makes segments.
     ///
     /// # Errors
@@ -113,8 +114,8 @@ impl Managers {
         if planted("txn: checkpoints omit running transactions") {
             running.clear();
         }
-        // The open outcomes are read after the transactions: a transaction that ended in between has left its outcomes
-        // there.
+        // The open outcomes are read after the transactions: if a transaction has ended in between, its outcomes are
+        // among the open outcomes.
         let open = match planted("txn: checkpoints drop open segments of committed transactions") {
             true => Vec::new(),
             false => self.open_outcomes(session),
@@ -135,13 +136,14 @@ impl Managers {
         // Computed after the force: a snapshot that is taken later needs no log below the first records of the
         // transactions that run now (`snapshot.rs`).
         let restart_from = redo_point.min(oldest);
-        // For a moment a pin may still name the horizon of the session's last snapshot, for which the log is no longer
-        // kept. The oldest LSN must not become lower again.
+        // For a moment, a session's pin may still name the horizon of its previous snapshot. The log is not kept from
+        // that horizon on, and the oldest LSN must not become lower again.
         let for_snapshots = self.needed_by_snapshots().max(self.log.oldest());
         let keep_from = restart_from.min(for_snapshots).min(self.needed_by_repairs());
         let keep_from = keep_from.min(self.needed_by_copies());
         failpoint("checkpoint: forced, control file old");
-        // The syncs of the pages may have taken longer than a session that rebuilds the region waits for this session.
+        // A session that rebuilds the region waits for this session only for a limited time. The syncs of the pages may
+        // have taken longer.
         session.leave_if_broken();
         let taken = Checkpointed { lsn, redo_point, keep_from, restart_from };
         self.write_control(session, &taken, kept, false)?;

@@ -6,8 +6,8 @@
 //! makes this safe: a transaction that read this transaction's changes has a later commit record, or waits for this
 //! transaction's record.
 //!
-//! The steps of every commit, in this order ([`TxnSession::commit`]). A caller that recovers from a death in the middle
-//! takes the steps one by one:
+//! Every commit takes these steps, in this order. [`TxnSession::commit`] takes all of them. A caller that recovers from
+//! a death between two steps takes them one by one.
 //!
 //! 1. *Prepare* ([`Managers::begin_rio`], [`Managers::begin_relaxed`]): the control file states that commits are
 //!    answered from memory.
@@ -49,8 +49,8 @@ pub enum Durability {
 /// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The commit record; for a transaction that wrote nothing, the last commit that it may have read from; `Lsn::NONE`
-    /// if there was no commit. `wait_durable` takes it.
+    /// The LSN of the commit record; for a transaction that wrote nothing, the LSN of the last commit that it may have
+    /// read from; `Lsn::NONE` if there was no commit. [`TxnSession::wait_durable`] waits until this LSN is on disk.
     pub lsn: Lsn,
 }
 
@@ -66,8 +66,8 @@ pub(crate) enum Between {
 }
 
 impl TxnSession {
-    /// Ends the transaction and keeps its changes: the paper's `txn_commit`. Returns when the commit is as durable as
-    /// asked, or more: where the memory survives only processes, `Rio` waits for the disk.
+    /// Ends the transaction and keeps its changes: the paper's `txn_commit`. Returns when the commit is at least as
+    /// durable as asked: where the memory survives only processes, `Rio` waits for the disk.
     ///
     /// # Errors
     /// `Log`. If the commit record was not written, the transaction still runs and can be aborted
@@ -100,16 +100,18 @@ impl TxnSession {
         }
     }
 
-    /// Writes the commit record and releases the locks; does not wait for the disk. Until the record is on
-    /// disk, or [`TxnSession::note_answer`] notes that the commit was answered before that, a snapshot that reads its
-    /// changes waits for the disk, and records that it deleted keep their room (PROTOCOLS S1, S3).
+    /// Writes the commit record and releases the locks; does not wait for the disk. Until the record is on disk, or
+    /// [`TxnSession::note_answer`] notes that the commit was answered before that, a snapshot that reads the
+    /// transaction's changes waits for the disk, and records that the transaction deleted keep their room (PROTOCOLS
+    /// S1, S3).
     ///
     /// # Errors
     /// `Log` if the record cannot be written: the transaction still runs.
     #[inline]
     pub fn commit_now(&self, managers: &Managers) -> Result<Committed> {
         if self.last_lsn() == Lsn::NONE {
-            // PROTOCOLS L4. Read while the locks are held: every commit this transaction read from is at or below it.
+            // PROTOCOLS L4. This LSN is read while the locks are held: every commit that this transaction read from is
+            // at or below this LSN.
             let lsn = managers.txns.header.last_commit.load();
             let lsn = if planted("txn: a reader does not wait for the commits that it read") { Lsn::NONE } else { lsn };
             failpoint("commit: read only, locks held");
@@ -208,8 +210,9 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Notes that the transaction that ran last is answered at that durability. If the answer comes before the commit
-    /// is on disk, a snapshot that is taken from now on shows the commit without waiting for the disk (PROTOCOLS S1).
+    /// Notes with which durability the commit of the session's last transaction is answered. If the answer comes before
+    /// the commit is on disk, a snapshot that is taken from now on shows the commit without waiting for the disk
+    /// (PROTOCOLS S1).
     #[inline]
     pub fn note_answer(&self, managers: &Managers, durability: Durability) {
         let own = self.commit_record();

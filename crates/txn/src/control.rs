@@ -101,7 +101,7 @@ impl Managers {
         Ok(changed)
     }
 
-    /// Notes that a program has read of lost commits: no later opening reports them.
+    /// Notes that a program has read the report of lost commits: no later opening reports these commits.
     ///
     /// # Errors
     /// The control file cannot be written; `ControlHeld`.

@@ -1,8 +1,8 @@
 //! The commit of a transaction that drops or renames databases.
 //!
-//! Not in the paper. The transaction holds each of those databases, and their names, locked exclusively. A log
-//! record before its commit record has their fates (dropped or renamed). When both records are on disk the fates are
-//! carried out, and only then are the locks released.
+//! Not in the paper. The transaction holds exclusive locks on those databases and on their names. A log record before
+//! its commit record has the databases' fates (dropped or renamed). When both records are on disk the fates are carried
+//! out, and only then are the locks released.
 //!
 //! If the session dies here: before the commit record nothing has changed. After it, the repair of the session (or a
 //! restart) carries out the rest before the locks are released. A checkpoint meanwhile counts the transaction as
@@ -25,9 +25,9 @@ impl TxnSession {
     /// waits for them.
     ///
     /// # Errors
-    /// `Lock`, `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. After it
-    /// ([`TxnSession::commit_record`] returns it) the session is dead, and its repair, or a restart, carries out the
-    /// rest.
+    /// `Lock`, `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. If the
+    /// commit record was written ([`TxnSession::commit_record`] returns it), the session is dead, and its repair, or a
+    /// restart, carries out the rest.
     pub fn commit_databases(&self, managers: &Managers, files: LockName, fates: &[Fate]) -> Result<Committed> {
         managers.locks.lock(self.session(), self.locker(), files, Mode::X, self.wait())?;
         let body = encode(fates);
@@ -54,7 +54,7 @@ impl TxnSession {
         }
         failpoint("databases: carried out, locks held");
         // The transaction ends before the locks are released: a repair carries out again the fates of a transaction
-        // that has not ended, and the next holder of the locks may have decided otherwise.
+        // that has not ended, and the next holder of the locks may have decided other fates.
         let is_late = planted("txn: locks are released before a drop or rename has ended");
         if !is_late {
             self.end(managers);

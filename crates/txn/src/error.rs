@@ -61,7 +61,7 @@ pub enum Error {
         /// The part that does not fit.
         what: String,
     },
-    /// Another session has kept the control file for longer than any change of it takes.
+    /// Another session has been changing the control file for longer than any change of the file takes.
     #[error("the control file could not be changed: {holder} has been changing it for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
     ControlHeld {
         /// A description of the session that changes the control file.
@@ -94,7 +94,7 @@ pub enum Error {
         most: usize,
     },
     /// The shared memory is damaged.
-    #[error("the shared memory is damaged: {what}. It is made anew from the log, and answered commits are kept; run the transaction again")]
+    #[error("the shared memory is damaged: {what}. It is rebuilt from the log, and answered commits are kept; run the transaction again")]
     Broken {
         /// The damage.
         what: String,

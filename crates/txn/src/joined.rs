@@ -6,9 +6,9 @@
 //! no record: the store that empties the undo log decides.
 //!
 //! If a session dies before the commit record is published, the transaction is not committed, and the next session that
-//! joins the segments rolls back their undo logs. If the session dies after that, its repair notes each segment that
-//! may not know of the commit (or restart notes it, from the record's body), and the next session that joins the
-//! segment empties its undo log.
+//! joins the segments rolls back their undo logs. If the session dies after the record is published, its repair notes
+//! each segment that may not know of the commit. (A restart notes these segments from the record's body.) The next
+//! session that joins such a segment empties the segment's undo log.
 
 use libtp_lock::LockName;
 use libtp_log::{record_bytes, Lsn, TxnId};
@@ -64,14 +64,14 @@ impl TxnSession {
     }
 
     /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `when_logged` is
-    /// called before the segments' locks are released. It gets the LSN of the decision, which the segments then follow,
-    /// or `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`): the segments
+    /// called before the segments' locks are released. It gets the LSN of the decision, and the segments then follow
+    /// the decision. It gets `None` if `on_disk` is set and the decision could not be written to the disk: the segments
     /// must then ask for the decision later.
     ///
     /// # Errors
-    /// `Log`. If the commit record was not written, the transaction still runs. If it was
-    /// written ([`TxnSession::commit_record`] returns it), the transaction is over, or its session has died; a crash of
-    /// the machine may undo the transaction, as the error states.
+    /// `Log`. If the commit record was not written, the transaction still runs. If the record was written
+    /// ([`TxnSession::commit_record`] returns it), the transaction is over, or its session has died; a crash of the
+    /// machine may undo the transaction, as the error states.
     pub fn commit_joined(
         &self,
         managers: &Managers,
@@ -129,7 +129,7 @@ impl TxnSession {
         on_disk: bool,
         when_logged: impl FnOnce(Option<Lsn>),
     ) -> Result<Committed> {
-        // PROTOCOLS L4, if the transaction has read any record: every commit that it read from is at or below this.
+        // PROTOCOLS L4. If the transaction has read any record, every commit that it read from is at or below this LSN.
         let has_read = managers.locks.count(self.locker()) > 1;
         let lsn = if has_read { managers.txns.header.last_commit.load() } else { Lsn::NONE };
         self.make_decision_durable(managers, on_disk, lsn)?;
@@ -160,11 +160,11 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Notes that the segments of a slot's transaction may not know of its commit. Each segment has its row already, so
-    /// this needs no room.
+    /// Notes that the segments of a slot's transaction may not know of its commit. Each segment already has its row of
+    /// the table of unresolved transactions, so this call needs no room.
     ///
     /// # Errors
-    /// The region cannot grow for a segment that has no row, which breaks an invariant.
+    /// A segment has no row, which is a broken invariant, and the region cannot grow for a new row.
     pub(crate) fn leave_segments_open(&self, by: &Session, slot: &TxnSlot, txn: TxnId, lsn: Lsn) -> Result<()> {
         for segment in slot.segments() {
             self.note_open(by, OpenOutcome { segment, txn, lsn })?;

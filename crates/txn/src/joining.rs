@@ -29,8 +29,8 @@ impl Managers {
         Ok(self.session_on(session, index, locker))
     }
 
-    /// Joins with the slot and the locker, and so the transaction, of a dead session. Returns `None` if another session
-    /// has taken them over.
+    /// Joins the environment, and takes over the slot, the locker and the transaction of a dead session. Returns `None`
+    /// if another session has taken them over.
     pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
         let session = self.spares.take(&self.processes)?;
         failpoint("repair: has a session for the dead session's slot");

@@ -1,5 +1,5 @@
-//! The log that is kept for a copy: a backup needs all log from a checkpoint before its first page is copied until the
-//! backup ends.
+//! The log that is kept for a copy. A backup takes a checkpoint before it copies its first page, and needs all log from
+//! that checkpoint to the end of the backup.
 //!
 //! Not in the paper (PROTOCOLS L7, L10). One word in the session's slot has the LSN from which on the log is kept. The
 //! word is cleared with the slot, so a session that dies in the middle of a backup keeps no log. A checkpoint reads
@@ -26,7 +26,7 @@ const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(300);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Managers {
-    /// Keeps the log for the session from `from` on, where a record begins, until [`Managers::end_copy`]. Takes a
+    /// Keeps the log from `from` on for the session, until [`Managers::end_copy`]. A record begins at `from`. Takes a
     /// checkpoint.
     ///
     /// # Errors
@@ -44,7 +44,8 @@ impl Managers {
     }
 
     /// Takes a checkpoint, and keeps the log that a restart from it needs, until [`Managers::end_copy`]. Copies of the
-    /// files that are made from now on are complete together with this log. The session holds no other copy.
+    /// files that are made from now on are complete together with this log. The session must not keep log for another
+    /// copy.
     ///
     /// # Errors
     /// The errors of a checkpoint; `CheckpointHeld`.
@@ -99,13 +100,13 @@ impl Managers {
         failpoint("kept log: kept for a restart alone");
     }
 
-    /// Returns the LSN from which on the log is being copied.
+    /// Returns the LSN from which on sessions need the log for copies.
     pub(crate) fn needed_by_copies(&self) -> Lsn {
         let none = Lsn::new(u64::MAX);
         if planted("txn: checkpoints recycle log that a backup copies") {
             return none;
         }
-        // As in `pin_log`.
+        // Pairs with the fence in `pin_log`.
         fence(Ordering::SeqCst);
         let slots = self.txns.slots.iter();
         // Acquire: a session that sees the word cleared also sees the copy finished.

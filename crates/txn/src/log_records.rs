@@ -6,7 +6,7 @@ pub(crate) mod databases;
 pub(crate) mod left;
 
 /// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has
-/// joined, mostly none.
+/// joined; usually there are no such segments.
 pub const COMMIT: u16 = 16;
 /// All changes of the transaction are undone. Body: empty.
 pub const ABORT_END: u16 = 17;
@@ -16,8 +16,8 @@ pub const CHECKPOINT: u16 = 18;
 /// The fates of databases. In a transaction they take effect when it commits, and its commit record is the next record;
 /// without a transaction they take effect at once. Body: see `databases`.
 pub const DATABASES: u16 = 20;
-/// The changes of a transaction that restart could not undo, because a file was missing. Body: the transaction, its
-/// first record, and two words for each change (`recovery/left`).
+/// A transaction's changes that restart could not undo, because a file was missing. Body: the transaction, its first
+/// record, and two words for each change (`recovery/left`).
 pub const LEFT: u16 = 21;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo continues.

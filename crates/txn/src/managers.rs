@@ -22,19 +22,18 @@ use crate::Result;
 /// Settings of the transaction manager.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The log bytes since the last checkpoint at which the next checkpoint is due.
+    /// The next checkpoint is due when this number of log bytes was written since the last checkpoint.
     pub checkpoint_log_bytes: u64,
     /// Whether the lock manager gets the number of log bytes of each transaction, to choose victims by it.
     pub count_log_bytes: bool,
     /// Threads that repeat history at a restart. If unset, the length of the log and the number of processors decide.
     pub recovery_threads: Option<u32>,
-    /// Log bytes that are kept for snapshots, and with them the ghosts and replaced values that are of that part of the
-    /// log.
+    /// Log bytes that are kept for snapshots. The ghosts and the replaced values of that part of the log are kept, too.
     pub snapshot_log_bytes: u64,
     /// How long that log is kept for one snapshot.
     pub snapshot_age: Duration,
-    /// `snapshot_log_bytes` and `snapshot_age`, if the program or libtp.toml sets them: then every process keeps that
-    /// much.
+    /// `snapshot_log_bytes` and `snapshot_age`, if the program or libtp.toml sets them. Every process then keeps that
+    /// much log.
     pub asked_for_snapshots: (Option<u64>, Option<Duration>),
     /// Log bytes before the tail that are kept even if they are not needed: for a backup of the log since the last
     /// backup.

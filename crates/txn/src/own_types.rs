@@ -4,7 +4,7 @@ use crate::application::Applications;
 use crate::log_records::{databases, left, segments_of, Checkpoint, ABORT_END, CHECKPOINT, COMMIT, DATABASES, LEFT};
 use crate::managers::record_table::{PageList, RecordTable, RecordType};
 
-/// Makes the table of these types, the application's types and the transaction manager's own.
+/// Makes the table of these types, the application's types, and the transaction manager's own types.
 pub fn record_table(types: impl IntoIterator<Item = RecordType>, applications: Applications) -> RecordTable {
     RecordTable::new(record_types().into_iter().chain(types)).with(applications)
 }

@@ -18,14 +18,14 @@ use rio::{failpoint, planted};
 use crate::slot::{State, TxnSlot};
 use crate::{Managers, Result, TxnSession};
 
-/// A transaction that may be taken over, once.
+/// An offer of a transaction. One session may take the transaction over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Offer {
-    /// The number of its slot.
+    /// The number of the transaction's slot.
     pub slot: u32,
-    /// Its identifier.
+    /// The transaction's identifier.
     pub txn: TxnId,
-    /// The session that offers it.
+    /// The session that offers the transaction.
     pub session: SessionId,
 }
 

@@ -1,13 +1,13 @@
 //! The reaper: repairs the remains of a dead session in the managers, while other sessions work (docs/design/0004).
 //!
 //! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that the session had
-//! appended is redone on each of its pages with an older page LSN, then the session's latches are released. This half
-//! needs only the latches and notes that the dead session holds. A session that waits for one of these latches does
-//! this half. If no session waits, the session that does the logical half first does the physical half for every dead
-//! session. *Logical*: the dead session's transaction ends according to its last record, its locks and its pins are
-//! released, and its slot is freed. This half needs latches, so only a session that holds no latch does it: a
-//! background thread of any process, the next session to open or to leave, or a session that has waited long for a
-//! lock.
+//! appended is redone on each of the record's pages whose page LSN is lower than the record's LSN, then the session's
+//! latches are released. This half needs only the latches and notes that the dead session holds. A session that waits
+//! for one of these latches does this half. If no session waits, the session that does the logical half first does the
+//! physical half for every dead session. *Logical*: the dead session's transaction ends according to its last record,
+//! its locks and its pins are released, and its slot is freed. This half needs latches, so only a session that holds no
+//! latch does it: a background thread of any process, the next session to open or to leave, or a session that has
+//! waited long for a lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
 //! next session continues the repair. A transaction that the repairing session had adopted then counts as a transaction
@@ -43,7 +43,7 @@ pub struct Reaped {
     pub undone: u32,
 }
 
-/// The repairs of one process's handle, while that handle is open.
+/// Repairs dead sessions for one process's handle, while that handle is open.
 struct Reaper(Weak<Managers>);
 
 impl Repairer for Reaper {
@@ -167,7 +167,7 @@ impl Managers {
         }
     }
 
-    /// Does a repair that only a broken region can make fail. If it fails, the region is given up and rebuilt from
+    /// Does a repair that fails only in a broken region. If the repair fails, the region is given up and rebuilt from
     /// disk and log (PROTOCOLS D13), and the caller leaves the region by unwinding.
     fn give_up_on_failure(&self, repair: impl FnOnce() -> Result<()>) {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
@@ -188,7 +188,7 @@ impl Managers {
     /// Declares the region broken: it is given up and rebuilt from disk and log (PROTOCOLS D13).
     pub fn give_up(&self, why: &str) {
         if !self.region.is_broken() {
-            tracing::error!(why, "the shared memory is broken; it is made anew from the log");
+            tracing::error!(why, "the shared memory is broken; it is rebuilt from the log");
         }
         self.processes.declare_broken();
     }
@@ -239,8 +239,8 @@ impl Managers {
         all[1..].iter().rev().try_for_each(|&repairer| self.put_right(by, repairer))
     }
 
-    /// Redoes the record that a dead session had appended but not finished, and makes it its transaction's last
-    /// (PROTOCOLS D3).
+    /// Redoes the record that a dead session had appended but not finished, and makes the record the last record of its
+    /// transaction (PROTOCOLS D3).
     fn redo_noted(&self, dead_session: &DeadSession<'_>) -> Result<()> {
         let Some(noted) = dead_session.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
             return Ok(());
@@ -250,8 +250,8 @@ impl Managers {
         failpoint("repair: noted record found, not redone");
         if !planted("txn: repair does not redo the noted record") {
             // The redo uses the dead session's undo log: if this session dies here, the repair of the dead session
-            // rolls the stores back. In this session's undo log, they would be rolled back too, since dead repairers
-            // come first.
+            // rolls the stores back. This session's undo log would do as well, because a dead repairer is repaired
+            // before the session that it repaired.
             redo_held(self, dead_session.session(), dead_session.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
@@ -277,7 +277,7 @@ impl Managers {
 
     /// Reads the record that a dead session had noted. The record is nearly always in memory. If it is not, an error of
     /// the disk may be temporary. If the error stays, the caller discards the region, and the waiting sessions get the
-    /// error when the next region is made. Otherwise they would wait for ever for a latch.
+    /// error when the next region is made. If the caller kept the region, they would wait for ever for a latch.
     fn read_noted(&self, lsn: Lsn) -> Result<Record> {
         let mut tries = 1..NOTED_TRIES;
         loop {
@@ -402,8 +402,8 @@ impl Managers {
                     self.complete_commit(session.session(), session.slot(), commit, has_memory)?;
                 }
                 failpoint("repair: committed, locks held");
-                // The transaction ends before its locks are released: the next repair must not carry out a drop or a
-                // renaming again after that.
+                // The transaction ends before its locks are released: after the release, no repair may carry out the
+                // transaction's drops and renamings again.
                 session.end(self);
                 failpoint("repair: ended, locks held");
                 self.locks.unlock_all(session.session(), session.locker());

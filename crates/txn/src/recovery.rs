@@ -41,8 +41,8 @@ pub struct Recovered {
 /// Called with the progress of restart: the part, bytes done, bytes in all.
 pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
-/// Recovers from the log between `checkpoint` (`None` if there never was one) and its end. No other session is
-/// attached.
+/// Recovers from the log, whose last checkpoint is at `checkpoint` (`None` if there never was a checkpoint). No other
+/// session is attached.
 ///
 /// # Errors
 /// A damaged log record or page, an unknown record type, a full disk. The error states how far the files are recovered.

@@ -2,9 +2,8 @@
 //!
 //! The process manager has rolled back the open sections, and the managers have reset their latches and pins. The rest
 //! is done here, in this order. Notes of appends that were never published are cleared, because this process appends at
-//! the same LSNs. Each record that a dead session had appended but not finished is redone on each
-//! of its pages that is older (PROTOCOLS D3, D4). Then each transaction ends according to its last record (PROTOCOLS
-//! D6).
+//! the same LSNs. Each record that a dead session had appended but not finished is redone on each of its pages that is
+//! older than the record (PROTOCOLS D3, D4). Then each transaction ends according to its last record (PROTOCOLS D6).
 //!
 //! If the process dies here: redo skips pages that have the change (by their LSN), and undo skips changes that have a
 //! compensation, so the next process that opens the environment can repeat the repair.
@@ -45,8 +44,8 @@ impl Managers {
     /// Ends the transactions that the dead sessions left unfinished.
     ///
     /// # Errors
-    /// A page cannot be read or the log has failed: opening again starts over. `Broken` if the region gives a record to
-    /// another transaction than the log does.
+    /// A page cannot be read or the log has failed: the next opening begins the repair again. `Broken` if the region
+    /// gives a record to another transaction than the log does.
     pub fn repair_alone(&self, session: &TxnSession, dead: &mut AloneRepair<'_>) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         dead.forget_unpublished(self.log.tail().raw());
@@ -77,7 +76,7 @@ impl Managers {
         Ok(repaired)
     }
 
-    /// Makes a noted record its transaction's last: the slot may not name the record yet.
+    /// Makes a noted record the last record of its transaction: the slot may not name the record yet.
     fn adopt_note(&self, id: TxnId, lsn: Lsn) {
         if id == TxnId::NONE {
             return;

@@ -41,15 +41,16 @@ pub struct TxnSession {
 /// The files on which the running transaction is known to hold an intent lock, and the files on which the locker keeps
 /// an intent lock. With this copy in private memory, not every record needs an access to the lock table.
 ///
-/// A cell has the file (high half), the kept lock's number (bits 16 to 23), the owner's bits that the kept lock covers
-/// (bits 8 to 15), and the owner's bits for the locks that the transaction holds (bits 0 to 7). Zero is no file.
+/// A cell has the file's number (high half), the kept lock's number (bits 16 to 23), a bit for each kind of lock that
+/// the kept lock covers (bits 8 to 15), and a bit for each kind of lock that the transaction holds (bits 0 to 7). The
+/// record manager chooses the bit of each kind. Zero is no file.
 #[derive(Default)]
 struct Entered {
     /// The cells. The index of a file's cell is the file's number modulo the number of cells.
     files: [Cell<u64>; ENTERED_FILES],
     /// The epoch in which the kept locks were learnt.
     epoch: Cell<u64>,
-    /// The number of locks from which on the owner wants to replace them by fewer locks.
+    /// If the transaction holds this number of locks, the record manager wants to replace them by fewer locks.
     escalate_at: Cell<u32>,
     /// The number of calls that found a noted lock.
     calls: Cell<u32>,
@@ -61,7 +62,7 @@ const FOR_LATER_MAX: usize = 1024;
 /// Of this number of calls, one call counts the transaction's locks.
 const COUNTED_EVERY: u32 = 32;
 
-/// The number of databases that a transaction usually uses at most.
+/// A transaction usually uses at most this number of databases.
 const ENTERED_FILES: usize = 8;
 
 /// The bits of a cell that end with the transaction.
@@ -114,8 +115,8 @@ impl TxnSession {
         id
     }
 
-    /// Makes the identifier the last of its block, as if the session had begun that transaction itself: then
-    /// [`TxnSession::noted_in_commit`] recognises the transaction's notes.
+    /// Makes `txn` the identifier that the session has taken last, as if the session had begun that transaction itself.
+    /// Then [`TxnSession::noted_in_commit`] recognises the transaction's notes.
     pub(crate) fn set_last_id(&self, txn: TxnId) {
         self.id_next.set(txn.raw() + 1);
         self.id_end.set(txn.raw() + 1);
@@ -131,7 +132,7 @@ impl TxnSession {
         self.entered.escalate_at.set(0);
     }
 
-    /// Returns the LSN of the append that the session noted after its commit began, for its own transaction, with that
+    /// Returns the append that the session noted for its own transaction after the commit began: the LSN, and the
     /// transaction.
     pub(crate) fn noted_in_commit(&self) -> Option<(Lsn, TxnId)> {
         let (lsn, txn) = self.session.last_noted();
@@ -248,14 +249,14 @@ impl TxnSession {
         self.spare.set(spare);
     }
 
-    /// Returns whether the running transaction noted `bits` of that file.
+    /// Returns whether it is noted that the running transaction holds the locks `bits` on that file.
     #[inline]
     pub fn has_entered(&self, file: u32, bits: u8) -> bool {
         let word = self.entered.of(file).get();
         word >> 32 == u64::from(file) && word & u64::from(bits) == u64::from(bits)
     }
 
-    /// Notes that the running transaction holds, until it ends, the locks that `bits` mean to the owner.
+    /// Notes that the running transaction holds the locks `bits` on that file until it ends.
     #[inline]
     pub fn note_entered(&self, file: u32, bits: u8) {
         let cell = self.entered.of(file);
@@ -263,9 +264,9 @@ impl TxnSession {
         cell.set(u64::from(file) << 32 | known | u64::from(bits));
     }
 
-    /// Returns whether the running transaction holds the locks on a file that `bits` mean, from now on: it has noted
-    /// them, or the locker keeps an intent lock that covers them and takes it again now. Also returns false at one call
-    /// in `COUNTED_EVERY`, so that the owner counts the transaction's locks.
+    /// Returns whether the running transaction holds the locks `bits` on that file: they are noted, or the locker keeps
+    /// an intent lock that covers them, and takes this lock again in this call. Also returns false at one call in
+    /// `COUNTED_EVERY`, so that the record manager counts the transaction's locks.
     #[inline]
     pub fn enter(&self, locks: &LockManager, file: u32, bits: u8) -> bool {
         let cell = self.entered.of(file);
@@ -291,7 +292,7 @@ impl TxnSession {
         is_taken
     }
 
-    /// Notes a kept intent lock that the running transaction has taken, and that covers `bits`.
+    /// Notes a kept intent lock that the running transaction has taken, and that covers the locks `bits`.
     pub fn note_kept(&self, file: u32, bits: u8, kept: KeptLock) {
         let Some(epoch) = kept.epoch else { return self.note_entered(file, bits) };
         if self.entered.epoch.replace(epoch) != epoch {
@@ -306,8 +307,8 @@ impl TxnSession {
         self.entered.files.iter().for_each(|file| file.set(0));
     }
 
-    /// Returns the number of locks from which on the running transaction should replace them by fewer locks, as last
-    /// set.
+    /// Returns the number of locks at which the running transaction should replace its locks by fewer locks
+    /// ([`TxnSession::set_escalate_at`]).
     #[inline]
     pub fn escalate_at(&self) -> u32 {
         self.entered.escalate_at.get()
@@ -344,7 +345,7 @@ impl TxnSession {
         &self.slot
     }
 
-    /// Takes over a transaction that restart found unfinished, to undo it.
+    /// Takes over a transaction that a restart or a repair has found unfinished, to undo the transaction.
     pub(crate) fn adopt(&self, id: TxnId, first: Lsn, last: Lsn) {
         let slot = self.slot();
         slot.id.init(id);

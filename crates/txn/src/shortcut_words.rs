@@ -1,7 +1,7 @@
 //! The words of the shortcuts (`shortcuts.rs`): sets of entries for short, long and very long records.
 //!
-//! Invariant: the edition of an entry is odd while it is written. A reader that finds an odd edition, or another
-//! edition after it has read, discards the bytes.
+//! Invariant: the edition of an entry is odd while a session writes the entry. A reader that finds an odd edition, or
+//! another edition after it has read, discards the bytes.
 //!
 //! If the session dies here: the edition stays odd, and the entry is invalid until another session writes it. So the
 //! write needs no section.
@@ -28,9 +28,9 @@ const LONGEST_WORDS: usize = 2099;
 rio::shared! {
     /// The head of one entry.
     pub struct Shortcut {
-        /// The session that writes it, zero if no session writes it.
+        /// The session that writes the entry; zero if no session writes it.
         pub writer: Word<SessionId>,
-        /// Odd while it is written.
+        /// The edition: odd while a session writes the entry.
         pub edition: Word<u64>,
         /// The log's tail when the record had that version; `Lsn::NONE` if the entry is empty.
         pub place: Word<Lsn>,
@@ -91,7 +91,7 @@ rio::shared! {
         pub sets: [ShortcutSet; SETS],
         /// The sets for longer records, by hash.
         pub long_sets: [LongShortcutSet; LONG_SETS],
-        /// The sets for the longest records, by hash. A set that no record comes to is never touched.
+        /// The sets for the longest records, by hash. A set to which no record belongs is never touched.
         pub longest_sets: [LongestShortcutSet; LONGEST_SETS],
     } size 807552
 }
@@ -193,7 +193,7 @@ impl Shortcut {
 
     /// Returns the version that the entry has for the record of that name at `from` or later.
     fn read(&self, words: &[Word<u64>], name: &[u8], from: Lsn) -> Option<OldVersion> {
-        // Acquire, all of them.
+        // Acquire, for all these loads and the loads of the words: the second load of the edition comes after them.
         let edition = self.edition.load();
         let (place, lsn, lengths) = (self.place.load(), self.lsn.load(), self.lengths.load());
         let (name_bytes, stored_bytes) = (sixteen_bits(lengths, 0), sixteen_bits(lengths, 2));

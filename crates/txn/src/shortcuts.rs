@@ -2,11 +2,12 @@
 //! snapshot's place in the log.
 //!
 //! Not in the paper (PROTOCOLS S4). A record that is changed very often has as many versions as changes, and a reader
-//! of an old snapshot would undo all of them one by one. So while a snapshot is held, and a record was changed since
-//! the snapshot, a session that changes the record again leaves a copy of its version here, one time in eight, if there
-//! is no copy yet. The copy has the log's tail at that moment: *at this place of the log the record had this version*.
-//! A reader whose snapshot's place is there or earlier begins at that version, usually a few changes from the version
-//! that it may see. A record that is changed once or twice needs no shortcut and gets no shortcut.
+//! of an old snapshot would undo all of them one by one. So if a record was changed since the beginning of a snapshot
+//! that is still held, a session that changes the record again may leave a copy of the record's version here. It leaves
+//! a copy one time in eight, if there is no copy yet. The copy has the log's tail at that moment: *at this place of the
+//! log the record had this version*. A reader whose snapshot's place is there or earlier begins at that version,
+//! usually a few changes from the version that it may see. A record that is changed once or twice needs no shortcut and
+//! gets no shortcut.
 //!
 //! The shortcuts are a cache. An entry stays true even if the record is changed or deleted, and a missing entry costs
 //! only time. Entries of records that are changed again and again are not replaced. A record with more than 16 KiB in a
@@ -60,9 +61,9 @@ impl Managers {
         self.txns.header.pinned_to.load() != Lsn::NONE
     }
 
-    /// Leaves a shortcut to the version of a record that is about to be changed, if there is none yet. The record's
-    /// page is latched, and [`Managers::wants_shortcut`] has returned true for `lsn`, which is the version's. `name`
-    /// and `version` are called only if a shortcut is left, and together have `bytes` bytes.
+    /// Leaves a shortcut to the version of a record that is about to be changed, if the record has no shortcut yet. The
+    /// record's page is latched, and [`Managers::wants_shortcut`] has returned true for `lsn`, the version's LSN.
+    /// `name` and `version` are called only if a shortcut is left, and together have `bytes` bytes.
     pub fn leave_shortcut(
         &self,
         by: &Session,

@@ -17,7 +17,7 @@ use rio::Word;
 pub enum State {
     /// No transaction.
     Idle = 0,
-    /// Between begin and its end.
+    /// The transaction has begun, and does not commit or abort yet.
     Running = 1,
     /// Its commit record is being written.
     Committing = 2,
@@ -98,8 +98,8 @@ rio::shared! {
         /// The number of transactions that ended here with a commit record. The next one is stored in `ended` at this
         /// number modulo `ENDED`.
         pub ended_count: Word<u64>,
-        /// The LSN from which on the session copies the log, which is kept; `Lsn::NONE` if it copies nothing
-        /// (`kept_log.rs`).
+        /// The LSN from which on the log is kept because the session copies it; `Lsn::NONE` if the session copies
+        /// nothing (`kept_log.rs`).
         pub kept_from: Word<Lsn>,
         /// The session that made the offer. The offer holds as long as this session is the owner.
         pub offered_by: Word<SessionId>,

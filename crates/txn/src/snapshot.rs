@@ -4,7 +4,8 @@
 //! log, the transactions that had a record before it and no end before it, and the horizon: the least first record of
 //! these transactions. Each record of a database has the LSN of the log record that made it, and the view decides by
 //! that LSN whether the version is seen. A session that holds a snapshot notes it in its slot (a *pin*). One word, the
-//! time of the pin, makes the pin valid, so a pin needs no section. It is cleared with the slot when the process dies.
+//! time of the pin, makes the pin valid, so a pin needs no section. The pin is cleared with the slot when the process
+//! dies.
 //!
 //! A view is taken without a latch, while other sessions continue. First the place is read, then the notes of appends,
 //! then each slot: the transaction that runs there now, and then the transactions that have ended there. A transaction
@@ -13,9 +14,9 @@
 //! have ended since, the view is taken again, at a later place.
 //!
 //! Invariants
-//! 1. A transaction is remembered as ended after its commit record was published and before its locks are released. So
-//!    if a view considers a transaction running although its commit record is below the place, no transaction that the
-//!    view shows has read or overwritten its changes.
+//! 1. A transaction is remembered as ended after its commit record was published and before its locks are released. A
+//!    view may consider a transaction running although its commit record is below the place. Then no transaction that
+//!    the view shows has read or overwritten that transaction's changes.
 //! 2. An aborted transaction need not be remembered: when it leaves its slot, all its changes are undone (S3).
 //! 3. The horizon of a view is never below the horizon of an earlier view.
 //!
@@ -32,7 +33,8 @@ use rio::{failpoint, planted};
 use crate::slot::{State, TxnSlot, ENDED};
 use crate::{Error, Managers, Result, TxnSession};
 
-/// The largest number of attempts to take a view: far more than ending transactions can disturb by chance.
+/// The largest number of attempts to take a view. By chance, transactions that end at the same time disturb far fewer
+/// attempts.
 const TRIES: u32 = 1_000_000;
 
 /// The view of a snapshot.
@@ -50,7 +52,7 @@ pub struct View {
     plain: Lsn,
 }
 
-/// The judgement of a view about a version, only by the version's LSN.
+/// A view's judgement of a version, if only the version's LSN is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// The version is seen.
@@ -81,7 +83,7 @@ impl View {
         self.taken_at
     }
 
-    /// Returns whether a version is certainly seen, only by its LSN.
+    /// Returns whether the version's LSN alone shows that the version is seen.
     #[inline]
     pub fn shows_plainly(&self, version: Lsn) -> bool {
         version < self.plain
@@ -108,7 +110,7 @@ impl View {
         }
     }
 
-    /// Returns whether the changes of a transaction below [`View::lsn`] are seen.
+    /// Returns whether those changes of a transaction that are below [`View::lsn`] are seen.
     pub fn sees(&self, txn: TxnId) -> bool {
         self.open.binary_search(&txn).is_err()
     }
@@ -129,8 +131,8 @@ pub struct SnapshotInfo {
     pub is_kept: bool,
 }
 
-/// A place in the log, and the latest beginning of the log that is kept for it (PROTOCOLS S2): the place itself, or the
-/// beginning of the record that contains it.
+/// A place in the log (PROTOCOLS S2). The log that is kept for the place begins at `begins` or earlier: this is the
+/// place itself, or the beginning of the record that contains the place.
 #[derive(Clone, Copy)]
 struct Place {
     lsn: Lsn,
@@ -153,7 +155,7 @@ struct Open {
 
 impl TxnSlot {
     /// Remembers that a transaction has ended here, so that a session that takes a snapshot finds it although the slot
-    /// has another one.
+    /// has another transaction.
     #[inline]
     pub(crate) fn remember_end(&self, id: TxnId, first: Lsn, end: Lsn) {
         if planted("snapshot: ended transactions are dropped too early") {
@@ -179,9 +181,9 @@ impl TxnSlot {
     /// Returns the transaction that runs here now, if it has logged something. `notes` has the first record of a
     /// transaction whose slot does not have it yet. `Err` if another transaction has begun in the slot meanwhile.
     fn running_now(&self, notes: &[Open]) -> std::result::Result<Option<Open>, ()> {
-        // Acquire, for all these loads: a later load sees no earlier transaction than the loads before it. The number
-        // is loaded first: a transaction that is found running under this number has stored its first LSN, or
-        // [`Lsn::NONE`] while it has logged nothing.
+        // Acquire, for all these loads: if a load sees a store of one transaction, no later load sees a store of an
+        // earlier transaction. The number is loaded first: a transaction that is found running under this number has
+        // stored its first LSN, or [`Lsn::NONE`] while it has logged nothing.
         let id = self.id.load();
         if State::from_word(self.state.load()) == State::Idle {
             return Ok(None);
@@ -288,7 +290,7 @@ impl Managers {
             false => self.horizon_at(sure_place).unwrap_or(Lsn::NONE),
         };
         // The tail is read last: a transaction that aborted and was not found in a slot has undone its changes below
-        // it.
+        // the tail.
         let plain = horizon.min(sure);
         Some(View { lsn: place.lsn, horizon, open, taken_at: self.log.tail(), sure, plain })
     }
@@ -323,8 +325,8 @@ impl Managers {
             slot.pinned_since.publish(boot_micros().max(1));
         }
         failpoint("snapshot: pinned, not taken");
-        // Pairs with the fence of a session that reclaims log: either this session reads its place after that session
-        // has read its place, or that session sees the pin.
+        // Pairs with the fence of a session that reclaims log or ghosts. Either the reclaiming session sees the pin, or
+        // the place of this snapshot is read after the place that the reclaiming session has read.
         fence(Ordering::SeqCst);
         let view = self.view().inspect_err(|_| slot.unpin())?;
         failpoint("snapshot: taken, pinned for more");
@@ -359,7 +361,7 @@ impl Managers {
     /// Waits until all that the view shows is on disk.
     ///
     /// # Errors
-    /// `Log` if that fails.
+    /// `Log` if a sync fails.
     pub fn wait_view_durable(&self, txn: &TxnSession, view: &View) -> Result<()> {
         if view.lsn > self.log.durable() {
             self.log.force(txn.session(), view.lsn.minus(8))?;
@@ -401,14 +403,14 @@ impl Managers {
         (is_small && age <= most) || planted("snapshot: a snapshot keeps log without a bound")
     }
 
-    /// Returns the LSN from which on the log is kept for snapshots. A snapshot that is pinned later needs nothing that
-    /// the caller does not keep anyway.
+    /// Returns the LSN from which on the log is kept for snapshots. A snapshot that is pinned later needs only log that
+    /// the caller keeps anyway.
     pub(crate) fn needed_by_snapshots(&self) -> Lsn {
         let none = Lsn::new(u64::MAX);
         if planted("snapshot: log that a snapshot needs is recycled") {
             return none;
         }
-        // As in `begin_snapshot`.
+        // Pairs with the fence of `begin_snapshot`.
         fence(Ordering::SeqCst);
         let kept = self.snapshots().into_iter().filter(|held| held.is_kept);
         kept.map(|held| held.horizon).fold(none, Lsn::min)
@@ -423,7 +425,7 @@ impl Managers {
         }
         // A ghost stays until its deletion is sure: by the ghost a reader knows that it has to wait.
         let Some(now) = self.horizon_at(self.sure_place()) else { return Lsn::NONE };
-        // As in `begin_snapshot`.
+        // Pairs with the fence of `begin_snapshot`.
         fence(Ordering::SeqCst);
         let kept = self.snapshots().into_iter().filter(|held| held.is_kept);
         kept.map(|held| held.horizon).fold(now, Lsn::min)

@@ -44,7 +44,7 @@ rio::shared! {
         pub rio: Word<u64>,
         /// The highest number of a slot that was ever used. Slots with higher numbers are in no list.
         pub used: Word<u64>,
-        /// Non-zero once the control file states that relaxed commits are answered.
+        /// Non-zero once the control file states that relaxed commits are answered from memory.
         pub relaxed: Word<u64>,
         /// Zero, kept for later.
         pub spare_line: Word<u64>,
@@ -54,7 +54,7 @@ rio::shared! {
         pub answered: Word<Lsn>,
         /// Zero, kept for later.
         pub spare_last: [Word<u64>; 6],
-        /// A session that changes a record whose version is at or above this may leave a shortcut to that version;
+        /// A session that changes a record whose version is at or above this LSN may leave a shortcut to the version;
         /// `Lsn::NONE` if no snapshot is held. In a cache line that is seldom written, because every change reads it.
         pub pinned_to: Word<Lsn>,
         /// The shortcuts.

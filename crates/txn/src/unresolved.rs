@@ -12,8 +12,8 @@
 //! Invariants
 //! 1. There is one row for each segment, and at most one open outcome: a session that joins a segment first makes sure
 //!    that the segment knows of all earlier commits.
-//! 2. A segment has its row before a transaction notes that it has joined the segment. A row never becomes another
-//!    segment's.
+//! 2. A segment has its row before a transaction notes that it has joined the segment. A row is never given to another
+//!    segment.
 //! 3. An outcome is noted before the transaction's locks are released, and removed after the segment has followed it.
 //! 4. A session that acts on a row reads it under the table's latch. Otherwise it could read the transaction of one
 //!    outcome with the commit record of another.
@@ -38,9 +38,9 @@ impl Managers {
         self.rows().filter(|row| row.lsn != Lsn::NONE).collect()
     }
 
-    /// Returns every segment that was joined since the region was made, and the commit that it may not know of; no
-    /// transaction if there is no such commit. For tools: takes no latch, so if a row changes meanwhile, its words may
-    /// be of two different outcomes.
+    /// Returns an entry for every segment that was joined since the region was made. The entry has the commit that the
+    /// segment may not know of, or no transaction if there is no such commit. For tools: takes no latch, so if a row
+    /// changes meanwhile, its words may be of two different outcomes.
     pub fn joined_segments(&self) -> Vec<OpenOutcome> {
         self.rows().collect()
     }

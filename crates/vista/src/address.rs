@@ -15,8 +15,8 @@ use rio::Region;
 /// The addresses to draw from: between the addresses of programs and the addresses that the kernel chooses. The number
 /// of slots in this range is 41 times a power of two.
 const ADDRESSES: Range<u64> = 0x0200_0000_0000..0x5400_0000_0000;
-/// Twice 41. A step of a multiple of this number plus one has no factor in common with the number of slots, so the
-/// draws visit every slot before they repeat one.
+/// Twice 41. A step that is one more than a multiple of this number has no factor in common with the number of slots.
+/// So the draws visit every slot before they repeat a slot.
 const STEP: u64 = 2 * 41;
 static DRAWS: AtomicU64 = AtomicU64::new(0);
 /// A random number that this process and its children share; zero before the first draw. No lock protects the number,

@@ -24,7 +24,7 @@ impl Segment {
     ///
     /// If a page cannot be saved because the file cannot grow, the work continues to its end, and then all changes are
     /// undone. A store by the kernel itself, such as `read` into these bytes, saves no page: the kernel returns
-    /// `EFAULT` unless the work has stored to each of the pages before. A page is saved on the stack of the storing
+    /// `EFAULT` if the work has not yet stored to each of these pages. A page is saved on the stack of the storing
     /// thread, even where signals have an alternate stack.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Checkpoints: a consistent copy of a segment on ordinary storage. The copy serves after a crash of the machine that
-//! the segment's memory does not survive.
+//! Checkpoints: a consistent copy of a segment on ordinary storage. The copy replaces the segment if the segment's
+//! memory does not survive a crash of the machine.
 
 use std::ops::Range;
 use std::path::Path;
@@ -37,9 +37,9 @@ fn hole_of(region: &Region) -> Range<u64> {
 }
 
 impl Options {
-    /// As [`Options::open`], but first restores from its checkpoint a segment that may be torn. The torn file is
-    /// renamed to its name with `.torn` appended, and replaces an earlier file of that name. A missing segment is made
-    /// from its checkpoint, because a file in `/dev/shm` is gone after a crash of the system.
+    /// As [`Options::open`]. A segment that may be torn is first restored from its checkpoint. The torn file gets its
+    /// name with `.torn` appended, and replaces an earlier file of that name. A missing segment is made from its
+    /// checkpoint, because a file in `/dev/shm` is gone after a crash of the system.
     /// [`Segment::is_restored`](crate::Segment::is_restored) reports both cases. To begin with an empty segment, remove
     /// the checkpoint, too.
     ///

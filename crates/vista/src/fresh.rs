@@ -19,7 +19,7 @@ impl Segment {
         let [from, to] = &self.heap.header.fresh;
         let (from, to) = (from.get(), to.get());
         let Some(have) = to.checked_sub(from) else {
-            let what = format!("the unused part of its heap ends at {to}, before it begins, at {from}");
+            let what = format!("the unused part of its heap begins at {from}, and ends before that, at {to}");
             return Err(Error::Damaged { path: self.path().to_path_buf(), what });
         };
         if have >= units {

@@ -1,9 +1,9 @@
-//! The guard: a store to bytes that no transaction has declared faults.
+//! The guard makes a store fault if no transaction has declared the bytes.
 //!
 //! Paper: Rio Vista, section 3: "Rio protects the file cache from wild stores by the virtual memory protection of the
 //! machine". Here the protection is a setting, since it costs more than all other work of a transaction. With
-//! protection by pages, a page is readable only, and writable while a transaction has a range in it. With protection
-//! keys, if the processor has them, a thread may store while its transaction has declared a range.
+//! protection by pages, a page is writable only while a transaction has a range in it. With protection keys, if the
+//! processor has them, a thread may store only while its transaction has declared a range.
 //!
 //! A store that the guard stops ends the process, as any fault does, after a message with the store's address.
 
@@ -22,7 +22,8 @@ pub enum Guard {
     /// By pages: a transaction may store only to pages in which it has a range.
     Pages,
     /// By a protection key: between a transaction's first declaration and its end, its thread may store anywhere in the
-    /// segment, and other threads nowhere. A thread may load only after the thread itself has got bytes of the segment.
+    /// segment, and no other thread may store there. A thread may load only after this thread has got bytes of the
+    /// segment by a call.
     Keys,
 }
 

@@ -1,4 +1,5 @@
-//! A guarded segment: the pages that may be stored to, from one declaration of a transaction to the next.
+//! A guarded segment: its pages become writable as a transaction declares ranges, and are closed at the transaction's
+//! end.
 
 use rio::Right;
 
@@ -26,7 +27,7 @@ impl Segment {
         let page = rustix::param::page_size() as u64;
         let from = (at + self.from) / page * page;
         let to = (at + self.from + bytes as u64).next_multiple_of(page);
-        // Only the last few open ranges are compared: a range is mostly in the pages of the previous range.
+        // Only the last few open ranges are compared: a range is usually in the pages of the previous range.
         if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
             return Ok(());
         }

@@ -2,13 +2,12 @@
 //! several processes use the segment, one at a time.
 //!
 //! Paper: a departure; section 6 names distributed transactions and recoverable message queues as uses of free
-//! transactions. The undo log is the same as in any segment. Two things are new. A header names the undo log's
+//! transactions. The undo log is the same as in any segment. Two things differ. A header names the undo log's
 //! transaction. And this module ends no transaction by itself: its caller calls [`Member::end`] or [`Member::abort`],
 //! and a process that finds the undo log of a dead process asks a [`Judge`].
 //!
-//! vista does not keep the processes apart either. Its caller makes sure that between [`Member::begin`] and the
-//! transaction's end no other process calls anything. No caller gets the [`Txn`](crate::Txn), because it could end the
-//! transaction.
+//! vista does not keep the processes apart. Its caller makes sure that between [`Member::begin`] and the transaction's
+//! end no other process calls anything. No caller gets the [`Txn`](crate::Txn), because it could end the transaction.
 //!
 //! Invariants
 //! 1. The header names the transaction from before its first before-image is saved until its last before-image is gone.

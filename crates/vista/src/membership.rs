@@ -52,7 +52,7 @@ pub(crate) fn owner_of(region: &Region) -> Option<Offset<MemberHeader>> {
     region.root(RootSlot::Owner)
 }
 
-/// Records in a new segment the environment that it belongs to.
+/// Records the environment that a new segment belongs to.
 pub(crate) fn found(region: &Region, member: Membership) -> Result<()> {
     let offset = region.allocate::<MemberHeader>(1)?;
     let header = region.at(offset);

@@ -4,8 +4,8 @@
 //! log. Vista itself needs no such log. A redo log implements [`Redo`]; the transactions that it keeps end by
 //! [`Txn::end_with`].
 //!
-//! Places count from the beginning of the file, as everywhere below a segment, because a transaction also changes data
-//! of vista's own.
+//! A place counts from the beginning of the file, not of the flat part, because a transaction also changes data of
+//! vista's own.
 
 use std::path::Path;
 

@@ -1,9 +1,10 @@
 //! Blocks that a transaction has freed return to the heap when the transaction ends. The return needs no further room.
 //!
 //! Paper: a departure; the paper's heap logs the call. Here the undo log saves the heap's words. The return of one
-//! block changes a few words. If many blocks return, each line of the heap's words is saved once, so the undo log needs
-//! room by the number of the heap's units, not of the blocks. That room is reserved in the undo log: the log grows
-//! before the heap gets another unit. So a file that cannot grow may refuse an allocation, but never a free.
+//! block changes a few words. If many blocks return, each line of the heap's words is saved once. So the room that the
+//! undo log needs depends on the number of the heap's units, not on the number of the blocks. That room is reserved in
+//! the undo log: the log grows before the heap gets another unit. So a file that cannot grow may refuse an allocation,
+//! but never a free.
 //!
 //! If several threads change a segment, each thread has an undo log, and these logs reserve no such room.
 
@@ -15,9 +16,9 @@ use crate::{Result, Segment};
 
 /// Largest number of old bytes that the return of one block to the heap saves, if it saves single words.
 const UNDO_OF_A_BLOCK: usize = 768;
-/// The lines of a unit's entry, and of the heap's header.
+/// The largest number of cache lines of a unit's entry, or of the heap's header.
 const LINES: u64 = 9;
-/// A line in the undo log, with its header and its checksum.
+/// The bytes that a line takes in the undo log, with its header and its checksum.
 const UNDO_OF_A_LINE: u64 = 80;
 /// The length of a new log. The quick path uses only this much of a log, from its beginning (`rio/undo/quick.rs`).
 pub(crate) const UNDO_BYTES: u64 = 48 << 10;
@@ -46,8 +47,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns the number of old bytes that are saved when all blocks return to the heap, if the heap had `more` more
-    /// units.
+    /// Returns the number of old bytes that are saved when all blocks return to the heap, if the heap had `more`
+    /// further units.
     fn undo_of_all(&self, more: u64) -> u64 {
         let flat_end = (self.from + self.bytes.max(self.header.bytes_max.get())) / UNIT;
         let units = (self.heap.end() / UNIT).saturating_sub(flat_end) + more;
@@ -57,7 +58,7 @@ impl Segment {
         (units + 1).saturating_mul(LINES * UNDO_OF_A_LINE).saturating_add(UNDO_OF_A_CALL as u64 + 64)
     }
 
-    /// Makes sure that the undo log has room for freeing all blocks, even after the heap gets `more` more units.
+    /// Makes sure that the undo log has room for freeing all blocks, even after the heap gets `more` further units.
     pub(crate) fn keep_room_to_free(&mut self, more: u64) -> Result<()> {
         if !self.is_shared {
             // If the file has no room for the units, the undo log is not made longer for them.

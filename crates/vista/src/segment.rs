@@ -97,7 +97,7 @@ impl Segment {
         self.kept.region()
     }
 
-    /// Makes room in the undo log for the `bytes` bytes at `at`, if the segment has them, and lets them be stored to.
+    /// Makes room in the undo log for the `bytes` bytes at `at`, if the segment has them, and makes them writable.
     #[cold]
     pub(crate) fn prepare_range(&mut self, at: u64, bytes: usize) -> Result<()> {
         self.get(at, bytes)?;
@@ -130,7 +130,7 @@ impl Segment {
     pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
         let grown = self.undo.areas().into_iter().chain(self.heap.table.parts());
         let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));
-        // Parts in the front are covered by the front.
+        // The range of the front covers the parts in the front.
         std::iter::once((0, self.from)).chain(units.filter(|(from, _)| *from >= self.from)).collect()
     }
 
@@ -146,7 +146,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // Ignored: a caller that wants to see errors calls `close`.
+        // An error is ignored: a caller that wants to see errors calls `close`.
         let _ = self.kept.leave(|| self.metadata());
     }
 }

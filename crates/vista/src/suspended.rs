@@ -8,7 +8,7 @@ use rio::Quick;
 
 impl Txn<'_> {
     /// Leaves the transaction open, for [`Segment::resume`]. Meanwhile the segment shows the transaction's stores. If
-    /// [`Segment::begin`] is called first, that call undoes the stores.
+    /// [`Segment::begin`] is called before [`Segment::resume`], it undoes the stores.
     pub fn suspend(self) {
         self.segment.undo.set_top(self.top);
         std::mem::forget(self);
@@ -16,7 +16,7 @@ impl Txn<'_> {
 }
 
 impl Segment {
-    /// Resumes the suspended transaction; if there is none, begins one.
+    /// Resumes the suspended transaction; begins a transaction if no transaction is suspended.
     pub fn resume(&mut self) -> Txn<'_> {
         let top = self.undo.take_top();
         Txn { segment: Quick::new(self), top }

@@ -41,7 +41,7 @@ fn ended_transactions_survive_a_reopening_and_others_do_not() {
         assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
         let mut txn = segment.begin();
         txn.set_range(3, 900_000).unwrap().fill(9);
-        // As after a kill: no abort runs here.
+        // No abort runs here, as if the process had been killed.
         std::mem::forget(txn);
         segment.address()
     };
@@ -274,7 +274,7 @@ fn a_forgotten_transaction_is_undone_by_the_next_transaction() {
 }
 
 #[test]
-fn a_suspended_or_leaked_transaction_is_continued_or_undone_from_its_end() {
+fn all_changes_of_a_suspended_or_forgotten_transaction_are_undone() {
     let place = Place::new("resumed");
     let mut segment = place.open(10_000);
     for is_forgotten in [false, true, true, false, true] {

@@ -91,8 +91,8 @@ impl Segment {
         self.share_by(0)
     }
 
-    /// Lets several threads change the segment. A stripe has `stripe_bytes` bytes, rounded up to a power of two; 0: as
-    /// in [`Segment::share`].
+    /// Lets several threads change the segment. A stripe has `stripe_bytes` bytes, rounded up to a power of two. With
+    /// 0, a stripe is as long as in [`Segment::share`].
     ///
     /// # Errors
     /// As [`Segment::share`].

@@ -4,8 +4,8 @@
 //! segment or through a transaction on it. [`Txn::write`] declares the value's range and, like every declaration,
 //! returns the permission to store.
 //!
-//! `zerocopy`'s traits decide which types may be stored in a segment: types without padding for which any bytes are a
-//! valid value. So a damaged segment shows wrong values and does no worse harm. Types that have a meaning in one
+//! `zerocopy`'s traits decide which types may be stored in a segment: types without padding, if any bytes are a valid
+//! value of the type. So a damaged segment shows wrong values and does no worse harm. Types that have a meaning in one
 //! process only (references, boxes, open files) do not compile.
 //!
 //! Several threads that share a segment can use single values, but no collections (`of_threads`).
@@ -140,8 +140,9 @@ pub trait Stores: Memory {
     /// As [`Txn::free`].
     fn free(&mut self, at: u64) -> Result<()>;
 
-    /// Makes sure that the ranges (positions and lengths) can be declared one after another, with one call of the heap
-    /// as well. So a change of several places is made either in all of them or, if this call fails, in none.
+    /// Makes sure that the ranges (positions and lengths) can be declared one after another, and that one call of the
+    /// heap can also be made. So a change of several places is made either in all of them or, if this call fails, in
+    /// none.
     ///
     /// # Errors
     /// As [`Txn::set_range`]: nothing has changed.

@@ -1,7 +1,7 @@
 //! Checks a segment's own structures: its heap's table, read from one end to the other.
 //!
-//! Each unit begins a run, holds blocks, or is inside a run. Each list must have exactly the units that, by the table,
-//! belong to the list. The program's data are not checked, because the library does not know their meaning.
+//! Each unit begins a run, holds blocks, or is inside a run. Each list must have exactly the units that belong to it
+//! according to the table. The program's data are not checked, because the library does not know their meaning.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ impl Segment {
     }
 }
 
-/// The usage by the table, and the units that the lists must hold by the table.
+/// The usage and the units that the lists must hold, both according to the table.
 #[derive(Default)]
 struct Checked {
     usage: Usage,
@@ -132,8 +132,8 @@ impl Checked {
         }
     }
 
-    /// Checks that each list holds exactly the units that belong to it by the table, and that each unit is linked in
-    /// both directions.
+    /// Checks that each list holds exactly the units that belong to it according to the table, and that each unit is
+    /// linked in both directions.
     fn lists(&self, heap: &Heap) -> Found<()> {
         let lists =
             [("free runs", &heap.header.runs[..], &self.runs), ("units", &heap.header.partial[..], &self.partial)];

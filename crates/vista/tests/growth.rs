@@ -25,7 +25,7 @@ fn memory_taken_by_an_unfinished_transaction_is_used_first_by_the_next_transacti
         if round % 2 == 0 {
             txn.abort();
         } else {
-            // As after a kill: no abort runs here.
+            // No abort runs here, as if the process had been killed.
             std::mem::forget(txn);
             drop(segment);
             segment = options.open(&file).unwrap();
@@ -154,7 +154,7 @@ fn of_several_threads_that_make_the_same_segment_exactly_one_succeeds() {
 }
 
 #[test]
-fn a_segment_whose_undo_log_another_handle_has_made_longer_is_left_in_good_order() {
+fn a_segment_is_in_good_order_after_another_handle_has_made_its_undo_log_longer() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("segment");
     let open =

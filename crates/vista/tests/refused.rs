@@ -146,7 +146,7 @@ fn a_truncated_segment_is_refused_and_not_changed() {
         if bytes >= 4096 && bytes <= flat + FLAT {
             open_file(&cut).write_all_at(&1_u64.to_ne_bytes(), 120).unwrap();
             let opened = Options::new(0).anywhere().open(&cut);
-            assert!(opened.is_err(), "a file opens that has only {left} and then zeros");
+            assert!(opened.is_err(), "a file that has only {left}, and then zeros, was opened");
         }
     }
     assert_as_it_was(&path, block);

@@ -66,7 +66,7 @@ fn the_stores_of_two_threads_are_kept_and_an_abort_undoes_only_its_own_stores() 
 }
 
 #[test]
-fn every_log_is_rolled_back_at_map() {
+fn every_log_is_rolled_back_when_the_segment_is_mapped() {
     let file = File::new("logs");
     for is_written_back in [false, true] {
         let options = Options::new(BYTES).write_back(is_written_back);
@@ -126,7 +126,7 @@ fn a_forgotten_transaction_and_a_forgotten_worker_are_undone() {
     txn.set_range(24, 8).unwrap().fill(5);
     txn.end().unwrap();
     segment.close().unwrap();
-    // Nor does the forgotten worker's log undo a later store.
+    // The forgotten worker's log does not undo a later store, either.
     assert_eq!(Segment::open(&file.0, BYTES).unwrap().bytes()[24..32], [5; 8]);
 }
 

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 ///
 /// Names are plain file names: not empty, no `/`, not `.` or `..` (see [`check_name`]).
 pub trait Directory: Send + Sync + fmt::Debug {
-    /// Opens the file `name` in the mode `mode`. A power cut may take away the name of a file made here until
-    /// [`Directory::sync`] has returned, even if the file itself was synced.
+    /// Opens the file `name` in the mode `mode`. Until [`Directory::sync`] has returned, a power cut may remove the
+    /// name of a new file, even if the file itself was synced.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] (only [`OpenMode::CreateNew`]), [`Error::Denied`],
@@ -31,7 +31,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>>;
 
     /// Gives the file `from` the name `to`, and replaces a file that has that name. At every moment, and after a power
-    /// cut, `to` names either the old file or the new one. The new name is durable after [`Directory::sync`], which
+    /// cut, `to` names either the old file or the new file. The new name is durable after [`Directory::sync`], which
     /// does not sync the file's contents.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// [`Error::Denied`], [`Error::Io`].
     fn exists(&self, name: &str) -> Result<bool>;
 
-    /// Returns the identity of the file `name`, as [`File::identity`]; `None` if no file has the name.
+    /// Returns the identity of the file `name`, as [`File::identity`] returns it; `None` if no file has the name.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Io`].
@@ -79,15 +79,15 @@ pub trait Directory: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Makes every creation, renaming and removal of a name here safe from a power cut before it returns. Syncs no
-    /// file's contents. An error is as final as an error of [`File::sync`].
+    /// Makes every creation, renaming and removal of a name in this directory safe from a power cut. The names are safe
+    /// when the call returns. Syncs no file's contents. An error is as final as an error of [`File::sync`].
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Full`].
     fn sync(&self) -> Result<()>;
 
-    /// Returns a description of the path of `name`, for messages. A caller must not open it as a path. The call does
-    /// not access the disk.
+    /// Returns a description of the path of `name`, for messages. A caller must not open the description as a path. The
+    /// call does not access the disk.
     fn describe(&self, name: &str) -> String;
 
     /// Returns the directory's identity, which does not depend on its path; `None` if the disk has no identities.
@@ -98,8 +98,8 @@ pub trait Directory: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Returns a spare descriptor; `None` where the files of this directory need no descriptors. The caller closes it
-    /// when the process has reached its limit of descriptors and still has to open a file.
+    /// Returns a spare descriptor; `None` where the files of this directory need no descriptors. The caller closes the
+    /// spare descriptor when the process has reached its limit of descriptors and must open another file.
     fn spare_descriptor(&self) -> Option<OwnedFd> {
         None
     }
@@ -126,9 +126,9 @@ pub enum OpenMode {
     Existing,
     /// An existing file is opened; a missing file is made, empty.
     Create,
-    /// A new, empty file is made; an existing file is [`Error::Exists`]. Of several concurrent callers, exactly one
-    /// succeeds.
+    /// A new, empty file is made; for an existing file, the call fails with [`Error::Exists`]. Of several concurrent
+    /// callers, exactly one succeeds.
     CreateNew,
-    /// The file must exist; every change through this handle is [`Error::ReadOnly`].
+    /// The file must exist; every change through this handle fails with [`Error::ReadOnly`].
     ReadOnly,
 }

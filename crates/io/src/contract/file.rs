@@ -22,17 +22,18 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Io`] when the disk cannot read.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Writes all of `bytes` at byte `offset`, extending the file if need be. Every later read through any handle sees
-    /// the bytes. The bytes are not safe from a power cut before [`File::sync`] has returned. After an error any part
-    /// of `bytes` may have been written.
+    /// Writes all of `bytes` at byte `offset`, and extends the file if necessary. Every later read through any handle
+    /// sees the bytes. The bytes are not safe from a power cut before [`File::sync`] has returned. After an error any
+    /// part of `bytes` may have been written.
     ///
     /// # Errors
     /// [`Error::Full`] when the filesystem has too few blocks, [`Error::ReadOnly`] on a read-only handle, [`Error::Io`]
     /// when the disk cannot write.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Writes `first` at `offset` and `second` directly after it, as [`File::write_at`] does, in one call if the
-    /// system has such a call. The call is no more atomic than two writes: it only saves a call for a ring that wraps.
+    /// Writes `first` at `offset` and `second` directly after it, as [`File::write_at`] does, in one call if the system
+    /// has such a call. Like two separate writes, the call is not atomic. It saves a system call when a ring continues
+    /// at its beginning.
     ///
     /// # Errors
     /// As [`File::write_at`].
@@ -64,10 +65,11 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
     fn set_len(&self, bytes: u64) -> Result<()>;
 
-    /// Allocates the blocks of the bytes in `range`, so that no later write in the range fails for want of space. A
-    /// file that was shorter gets the length `range.end`. The blocks are not durable before the next sync. Existing
-    /// bytes stay, and new bytes read as zero. After an error the length may have grown, but no byte has changed. A
-    /// block that lies only partly in the range is allocated too. An empty range changes nothing, not even the length.
+    /// Allocates the blocks of the bytes in `range`, so that no later write in the range fails because the disk is
+    /// full. A file that was shorter gets the length `range.end`. The blocks are not durable before the next sync.
+    /// Existing bytes stay, and new bytes read as zero. After an error the length may have grown, but no byte has
+    /// changed. A block that lies only partly in the range is allocated too. An empty range changes nothing, not even
+    /// the length.
     ///
     /// A filesystem may check each block of the range, existing blocks too (tmpfs does). So a caller that extends a
     /// file step by step should pass only the new part.
@@ -97,18 +99,18 @@ pub trait File: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Makes every byte written through any handle, and the length, safe from a power cut before it returns. Does not
-    /// make the file's *name* safe (that is [`Directory::sync`]). After an error the caller must not call it again for
-    /// the same bytes: a later success would mean nothing.
+    /// Makes the file's length, and every byte that was written through any handle, safe from a power cut. The length
+    /// and the bytes are safe when the call returns. The call does not make the file's *name* safe: [`Directory::sync`]
+    /// does that. After an error the caller must not sync the same bytes again: a later success would mean nothing.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Full`]; either is final for the unsynced bytes.
     fn sync(&self) -> Result<()>;
 
     /// Locks one byte for this open file and returns whether the byte is now locked. Returns `Ok(false)` only if
-    /// another handle holds a conflicting lock and `wait` is false. The kernel drops the lock when the last copy of the
-    /// handle is closed, however the process ends, and not before. The byte need not exist. If this handle has locked
-    /// the byte already, the lock's mode changes to `mode`.
+    /// another handle holds a conflicting lock and `wait` is false. The kernel keeps the lock until the last copy of
+    /// the handle is closed, and then drops it, however the process ends. The byte need not exist. If this handle has
+    /// locked the byte already, the lock's mode changes to `mode`.
     ///
     /// In the child of a fork the handle refers to no file, so the child does not keep the lock. A child made by a raw
     /// `clone` must call [`give_up_inherited`](crate::give_up_inherited) at once.
@@ -135,14 +137,14 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// Returns the lowest byte of `from .. from + bytes` that another open file has locked in any mode; `None` if there
     /// is no such byte. Another open file of this process counts too. The answer may be out of date when it arrives,
-    /// unless the caller holds a lock that prevents such changes.
+    /// unless the caller holds a lock that keeps other handles from locking and unlocking these bytes.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
     fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>>;
 
-    /// Returns the file's identity. A copy of the file, or a later file of the same name, has a different identity. The
-    /// identity stays the same for the file's life, whenever the file is written or renamed.
+    /// Returns the file's identity. A copy of the file, or a later file of the same name, has a different identity.
+    /// Writes and renamings do not change the identity of a file.
     ///
     /// # Errors
     /// [`Error::Io`] when the system cannot tell.
@@ -178,9 +180,10 @@ impl Identity {
     }
 }
 
-/// Returns whether the program has closed the descriptor of `file`, which had this identity when it was opened. Then
-/// the number of the descriptor may belong to a file of the program, so the caller must neither write through the
-/// descriptor nor close it. If the system reports no identity, the descriptor counts as open.
+/// Returns whether the program has closed the descriptor of `file`. `identity` is the identity of `file` at its
+/// opening. If the program has closed the descriptor, its number may belong to another file of the program, so the
+/// caller must neither write through the descriptor nor close it. If the system reports no identity, the descriptor
+/// counts as open.
 pub fn is_foreign(file: &dyn File, identity: &Identity) -> bool {
     match file.identity() {
         Ok(now) => now != *identity,

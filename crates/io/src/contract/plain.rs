@@ -34,7 +34,8 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// Opens the file at `path` for reading.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unsuitable`] when it is not a file; as [`PlainFiles::status`].
+    /// [`Error::NotFound`] when there is no file; [`Error::Unsuitable`] when the path leads to something that is not a
+    /// file; the errors of [`PlainFiles::status`].
     fn open(&self, path: &str) -> Result<Arc<dyn File>>;
 
     /// Makes a file at `path`, which must be free, and opens it for writing. The file gets the mode, owner and group of
@@ -42,8 +43,8 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// and group as any other file that this process makes.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Denied`], also when the file cannot get the owner or the group: then the file is
-    /// removed; [`Error::Full`], [`Error::ReadOnly`]; as [`PlainFiles::status`].
+    /// [`Error::Exists`]; [`Error::Denied`], also when the new file cannot get the owner or the group, and is removed;
+    /// [`Error::Full`], [`Error::ReadOnly`]; the errors of [`PlainFiles::status`].
     fn create(&self, path: &str, like: Option<&PlainStatus>) -> Result<Arc<dyn File>>;
 
     /// Gives the file at `path` the additional name `other`, which must be free.
@@ -54,8 +55,8 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// [`Error::Io`].
     fn link(&self, path: &str, other: &str) -> Result<()>;
 
-    /// Gives the file at `path` the name `name` in the same directory, replacing the file of that name, as
-    /// [`Directory::rename`](crate::Directory::rename).  If both are the same file, nothing happens.
+    /// Gives the file at `path` the name `name` in the same directory, and replaces the file of that name, as
+    /// [`Directory::rename`](crate::Directory::rename) does. If both names belong to the same file, nothing happens.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Unsuitable`],
@@ -71,7 +72,7 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// Checks that this process may replace or remove the entry at `path`, as far as a check in advance can tell.
     ///
     /// # Errors
-    /// [`Error::Denied`], [`Error::ReadOnly`]; as [`PlainFiles::status`].
+    /// [`Error::Denied`], [`Error::ReadOnly`]; the errors of [`PlainFiles::status`].
     fn check_removable(&self, path: &str) -> Result<()>;
 
     /// Returns the names of all entries of `directory` except directories; a name that is not UTF-8 is left out.
@@ -80,10 +81,10 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// As [`PlainFiles::status`].
     fn list(&self, directory: &str) -> Result<Vec<String>>;
 
-    /// Makes every change of a name in `directory` safe from a power cut before this call returns.
+    /// Makes every change of a name in `directory` safe from a power cut. The names are safe when the call returns.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Full`], as final as an error of [`File::sync`]; as [`PlainFiles::status`].
+    /// [`Error::Io`] and [`Error::Full`], as final as an error of [`File::sync`]; the errors of [`PlainFiles::status`].
     fn sync(&self, directory: &str) -> Result<()>;
 }
 

@@ -37,7 +37,7 @@ impl PosixDirectory {
     }
 
     /// Opens the directory at `path`, and makes it and its parents if they are missing. Each new directory's name is
-    /// durable when this returns.
+    /// durable when this call returns.
     ///
     /// # Errors
     /// As [`PosixDirectory::open`], and [`Error::Full`], [`Error::ReadOnly`].
@@ -81,13 +81,13 @@ impl PosixDirectory {
         let directory = rustix::fs::fstat(&self.descriptor)?;
         let mode = Mode::from_raw_mode(rights(directory.st_mode));
         let made = self.open_flags(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
-        PosixDirectory::apply_directory_rights(&made, &directory)?;
+        PosixDirectory::apply_rights_of(&made, &directory)?;
         Ok(made)
     }
 
     /// Gives a new file to the users of the directory: sets the directory's group and rights, and its owner if root
     /// made the file.
-    fn apply_directory_rights(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
+    fn apply_rights_of(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(made)?;
         let mut mode = rights(directory.st_mode);
         if own.st_uid == 0 && directory.st_uid != 0 {
@@ -96,7 +96,7 @@ impl PosixDirectory {
         }
         let group = Some(Gid::from_raw(directory.st_gid));
         if own.st_gid != directory.st_gid && rustix::fs::fchown(made, None, group).is_err() {
-            // The file cannot get the directory's group, so the group that it has gets no rights.
+            // The file cannot get the directory's group, so the file's own group gets no rights.
             mode &= !0o060;
         }
         // The mode is set a second time, because the umask has reduced the mode above. Some filesystems have no modes

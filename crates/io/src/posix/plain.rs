@@ -78,8 +78,8 @@ impl PosixPlain {
             .map_err(|errno| self.error(operation, path, errno))
     }
 
-    /// Gives a new file, which no other process uses yet, the owner, group and mode of `like`.
-    fn apply_directory_rights(made: impl AsFd, like: &PlainStatus) -> rustix::io::Result<()> {
+    /// Gives the owner, group and mode of `like` to a new file. No other process uses the file yet.
+    fn apply_rights_of(made: impl AsFd, like: &PlainStatus) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(&made)?;
         let owner = (own.st_uid != like.owner).then(|| Uid::from_raw(like.owner));
         let group = (own.st_gid != like.group).then(|| Gid::from_raw(like.group));
@@ -158,7 +158,7 @@ impl PlainFiles for PosixPlain {
         let made = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, mode))
             .and_then(super::above_standard)
             .map_err(fail)?;
-        if let Some(errno) = like.and_then(|like| PosixPlain::apply_directory_rights(&made, like).err()) {
+        if let Some(errno) = like.and_then(|like| PosixPlain::apply_rights_of(&made, like).err()) {
             // The file is useless by now. If it cannot be removed here, it is removed later with the other leftovers.
             let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
             return Err(fail(errno));

@@ -1,4 +1,4 @@
-//! The memory order of a word's swaps and looks, under every interleaving (docs/design/0021, rule 12).
+//! The memory order of a word's swaps and loads, under every interleaving (docs/design/0021, rule 12).
 //!
 //! Each rule of the order has a variant that breaks it, which loom must refuse.
 
@@ -16,14 +16,14 @@ struct Leaf {
     word: AtomicU64,
 }
 
-/// Locks the gap if no other locker has a name of its word, and returns the number of records that it protects.
+/// Locks the gap if its word is free, and returns the number of records in the leaf at that time.
 fn scan(leaf: &Leaf, gap: u64) -> Option<u32> {
     let records = leaf.records.lock().unwrap();
     let is_taken = leaf.word.compare_exchange(0, gap, Ordering::AcqRel, Ordering::Acquire).is_ok();
     is_taken.then_some(*records)
 }
 
-/// Whether an insertion may enter the gap without the latch of the bucket.
+/// Returns whether an insertion may enter the gap without the latch of the bucket.
 fn is_free(leaf: &Leaf) -> bool {
     let seen = leaf.word.load(Ordering::Acquire);
     seen & FAT == 0 && seen & GAP == 0

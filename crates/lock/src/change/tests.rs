@@ -102,7 +102,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             assert!(stores > 0, "nothing was stopped");
             return;
         };
-        assert!(why.downcast_ref::<Stopped>().is_some(), "it stopped for another reason");
+        assert!(why.downcast_ref::<Stopped>().is_some(), "the call stopped for another reason");
         // A session that is stopped between two sections holds no latch, so nothing has marked it yet.
         victim.mark_dead();
         scene.repair(&victim);
@@ -114,7 +114,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             );
         }
         for locker in scene.lockers {
-            // As at the start of the repair of a dead session.
+            // The repair of a dead session begins with this store.
             scene.locks.table.locker(locker.0).waiting.publish(crate::locker::Waiting::NONE);
             scene.locks.free_locker(&survivor, locker);
             scene
@@ -130,12 +130,12 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
 #[test]
 fn stopped_while_taking_a_new_lock() {
     kill_everywhere(true, |_, _| {}, |scene, victim| scene.lock(victim, 0, 1, X));
-    // With a free slot, and in a chain with other objects.
+    // The locker has a free slot, and the object's chain has other objects.
     let before = |scene: &Scene, survivor: &Session| {
         (0..31).for_each(|hash| scene.lock(survivor, 0, hash, X));
         (100..600).for_each(|hash| scene.queue(survivor, hash));
     };
-    // Two sections: such a lock may also split a bucket.
+    // The call may have two sections, because it may also split a bucket.
     kill_everywhere(false, before, |scene, victim| scene.lock(victim, 0, 50, X));
 }
 
@@ -198,7 +198,7 @@ fn stopped_while_giving_up_a_wait_that_blocked_other_waiters() {
 fn stopped_while_converting() {
     let before = |scene: &Scene, survivor: &Session| scene.lock(survivor, 0, 1, S);
     kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 1, X));
-    // Without a grant: other lockers read.
+    // The conversion is not granted, because another locker reads.
     let before = |scene: &Scene, survivor: &Session| {
         scene.lock(survivor, 0, 1, U);
         scene.lock(survivor, 1, 1, S);
@@ -223,7 +223,8 @@ fn stopped_while_downgrading_for_waiters() {
 
 #[test]
 fn stopped_while_releasing_one_lock() {
-    // The middle of the stack, the head of a queue with holders and a waiter, the inside of a queue, the top.
+    // The released request is in the middle of the stack, at the head of a queue with holders and a waiter, inside a
+    // queue, or on top of the stack.
     for hash in [2, 3, 4, 5] {
         let before = |scene: &Scene, survivor: &Session| {
             scene.lock(survivor, 1, 4, S);

@@ -60,7 +60,7 @@ impl Scene {
         let outcome = catch_unwind(AssertUnwindSafe(|| call(self)));
         stop::before(None);
         let Err(cause) = outcome else { return false };
-        assert!(cause.downcast_ref::<Stopped>().is_some(), "it stopped for another reason");
+        assert!(cause.downcast_ref::<Stopped>().is_some(), "the call stopped for another reason");
         self.sessions[locker].undo().roll_back();
         let table = &self.locks.table;
         table.header.slab_latch.reset_alone();
@@ -85,8 +85,8 @@ impl Scene {
     }
 }
 
-/// The rival dies before each store of its call for a lock that the owner has in `held`. Then `meet` runs on the
-/// unfinished inflation.
+/// The rival dies before each store of its call for a lock that the owner has in the mode `held`. Then `meet` runs on
+/// the unfinished inflation.
 fn with_each_death_of_the_rival(held: Mode, asked: Mode, meet: impl Fn(&Scene)) {
     for stores in 0.. {
         let scene = Scene::new();
@@ -192,7 +192,7 @@ fn a_thin_lock_is_dropped_or_kept_when_all_are_dead() {
     }
 }
 
-/// Returns two names with the same word and the same tag, and one with the same word and another tag.
+/// Returns three names of one word: the first two have the same tag, and the third has another tag.
 fn colliding() -> [LockName; 3] {
     let mut seen = HashMap::new();
     for hash in 0..10_000_000 {
@@ -215,7 +215,7 @@ fn names_of_one_word_and_tag_are_different_locks() {
     let [one, alike, third] = colliding();
     let scene = Scene::new();
     assert!(scene.lock(0, one, X));
-    assert!(scene.lock(0, alike, X), "another name of the owner");
+    assert!(scene.lock(0, alike, X), "the owner takes a second lock");
     assert!(!scene.lock(1, alike, S) && !scene.lock(1, one, S));
     assert!(scene.lock(1, third, X));
     assert_eq!([one, alike, third].map(|name| scene.holds(0, name)), [Some(X), Some(X), None]);
@@ -238,7 +238,7 @@ fn a_locker_finds_its_own_lock_after_the_inflation_by_a_rival() {
     assert!(scene.lock(0, name(1), S), "again");
     assert!(!scene.lock(0, name(1), X), "the rival reads");
     scene.unlock_all(1);
-    assert!(scene.lock(0, name(1), X), "it does not wait for itself");
+    assert!(scene.lock(0, name(1), X), "a locker does not wait for its own lock");
     assert_eq!(scene.holds(0, name(1)), Some(X));
     scene.locks.downgrade(&scene.sessions[0], scene.lockers[0], name(1), S).unwrap();
     scene.locks.instant(&scene.sessions[0], scene.lockers[0], name(1), IX, Wait::No).unwrap();

@@ -18,7 +18,8 @@ enum Broken {
     Order,
     /// A contended request is learnt.
     Learning,
-    /// The request is marked contended before the epoch ends, and a later look trusts the mark.
+    /// The request is marked contended before the epoch ends. If the locker dies in between, the next locker that
+    /// revokes trusts the mark and ends no epoch.
     Mark,
     /// The epoch does not end.
     Epoch,
@@ -77,7 +78,7 @@ struct State {
     deaths: u8,
 }
 
-/// More raises of the epoch, transactions and deaths show nothing new.
+/// The limits of the model: more raises of the epoch, more transactions and more deaths show nothing new.
 const EPOCHS: u8 = 4;
 const TRANSACTIONS: u8 = 3;
 const DEATHS: u8 = 2;

@@ -89,8 +89,9 @@ fn two_readers_that_want_to_write_are_a_deadlock() {
 
 #[test]
 fn a_circle_through_a_locker_that_only_waits_in_the_queue_is_found() {
-    // 0 holds A shared. 1 holds B and waits for A exclusively, because of 0. 2 holds C and waits for A shared, queued
-    // after 1, though compatible with 0. Then 0 wants C: 0 -> 2 -> 1 -> 0.
+    // Locker 0 holds A shared. Locker 1 waits for A exclusively, because locker 0 holds A. Locker 2 holds C and waits
+    // for A shared: its mode is compatible with locker 0, but its request is queued after the request of locker 1. Then
+    // locker 0 wants C, and the circle is 0 -> 2 -> 1 -> 0.
     let scene = Scene::new(Settings::default());
     let (a, c) = (record(1), record(3));
     let zero = scene.actor(0);

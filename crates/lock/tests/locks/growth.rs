@@ -34,7 +34,7 @@ fn one_locker_holds_a_million_locks_without_a_setting() {
 }
 
 /// A scan tries its locks with a page latched. Buckets are split between such groups of locks, even buckets that have
-/// become too long for the usual undo log.
+/// become too large for the usual undo log.
 #[test]
 fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
     let scene = Scene::new(Settings::default());

@@ -53,7 +53,7 @@ fn an_intent_lock_taken_again_is_in_force_again() {
     worker.lock(database(1), IS);
     worker.unlock_all();
     worker.lock(database(1), IX);
-    assert!(!whole.try_lock(database(1), S), "IS was kept, and IX asked for");
+    assert!(!whole.try_lock(database(1), S), "the worker holds IX, although it kept IS");
     drop((worker, whole));
     scene.assert_empty();
 }
@@ -173,7 +173,7 @@ fn an_intent_lock_and_a_lock_on_the_whole_database_are_never_in_force_together()
                 whole.store(0, Ordering::SeqCst);
                 actor.unlock_all();
                 taken.fetch_add(1, Ordering::Relaxed);
-                // Time for the worker's lock to be kept again.
+                // Gives the worker time to keep its lock again.
                 (0..taken.load(Ordering::Relaxed) % 512).for_each(|_| std::hint::spin_loop());
             }
         });
@@ -209,7 +209,7 @@ fn an_intent_lock_is_taken_again_by_its_bit_until_another_locker_wants_the_datab
     }
     assert!(again(learnt));
     assert!(!whole.try_lock(database(1), X), "the worker has it");
-    assert_eq!(kept(IX).unwrap().epoch, None, "contended: the lock must not be taken without the latch");
+    assert_eq!(kept(IX).unwrap().epoch, None, "a contended lock must not be taken without the latch");
     worker.unlock_all();
     assert!(!again(learnt), "the epoch is over");
     assert_eq!(worker.holds(database(1)), None);
@@ -223,7 +223,7 @@ fn an_intent_lock_is_taken_again_by_its_bit_until_another_locker_wants_the_datab
     worker.lock(database(1), IX);
     worker.unlock_all();
     let learnt = kept(IX).unwrap();
-    // The locker itself makes the lock weaker: the epoch that it has learnt is over.
+    // When the locker itself makes the lock weaker, the epoch that it has learnt is over.
     worker.locks.downgrade(&worker.session, worker.locker, database(1), IS).unwrap();
     worker.unlock_all();
     assert!(!again(learnt));

@@ -23,7 +23,7 @@ pub(crate) struct Scene {
     sides: [(ProcessManager, LockManager); 2],
 }
 
-/// A thread's session and locker on one side.
+/// A thread's session and locker, in one of the two mappings.
 pub(crate) struct Actor<'s> {
     pub(crate) locks: &'s LockManager,
     pub(crate) session: Session,
@@ -49,7 +49,7 @@ impl Scene {
         Scene { sides: [side(&region), side(&again)] }
     }
 
-    /// Makes an actor, on side `number % 2`.
+    /// Makes an actor in mapping `number % 2`.
     pub(crate) fn actor(&self, number: usize) -> Actor<'_> {
         let (processes, locks) = &self.sides[number % 2];
         let session = processes.join().unwrap();
@@ -115,7 +115,7 @@ pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// The events, in order.
+/// The events that a test notes, in order.
 #[derive(Default)]
 pub(crate) struct Story(Mutex<Vec<&'static str>>);
 

@@ -14,7 +14,7 @@ const MODES: [Mode; 6] = [IS, IX, S, SIX, U, X];
 #[test]
 fn two_lockers_share_an_object_exactly_when_their_modes_are_compatible() {
     let scene = Scene::new(Settings::default());
-    // Written by hand: rows are held, columns asked for, in the order of MODES.
+    // Written by hand. The rows are the held modes, and the columns are the modes asked for, in the order of MODES.
     let table = ["+++++-", "++----", "+-+-+-", "+-----", "+-+---", "------"];
     let (first, second) = (scene.actor(0), scene.actor(1));
     for (row, held) in MODES.into_iter().enumerate() {
@@ -361,7 +361,7 @@ fn a_wait_for_a_dead_session_that_cannot_be_repaired_fails() {
     dead.session.mark_dead();
     let refused = waiter.locks.lock(&waiter.session, waiter.locker, record(1), S, Wait::For(Duration::from_secs(8)));
     assert!(matches!(refused, Err(Error::HeldForGood { .. })), "{refused:?}");
-    assert_eq!(waiter.locks.count(waiter.locker), 0, "the locker waits no more");
+    assert_eq!(waiter.locks.count(waiter.locker), 0, "the locker has no request");
     // No session releases the dead session's locks.
     std::mem::forget(dead);
 }

@@ -30,7 +30,8 @@ struct Model {
     added: [AtomicU64; OBJECTS as usize],
 }
 
-/// Returns the name of a record, or for every third object of a database, whose intent locks are kept.
+/// Returns the name of a record or, for every third object, the name of a database, because intent locks on databases
+/// are kept.
 fn name(object: u64) -> LockName {
     LockName { space: object as u32, kind: if object % 3 == 0 { LockName::DATABASE } else { 3 }, hash: 0 }
 }

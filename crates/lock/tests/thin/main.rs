@@ -1,9 +1,9 @@
 //! A model of thin locks (docs/design/0021), run through every order of its steps and every death.
 //!
-//! Two owners, a contender and two reapers work on three names. `world.rs` has the shared memory, `steps.rs` the calls,
-//! one store at a time, and `search.rs` the orders and the deaths. In a further test each rule of the design is broken:
-//! the search must then find a path to two holders, to a lock that no session releases, or to a waiter that waits for
-//! ever.
+//! Two owners, a contender and two reapers work on three names. `world.rs` has the shared memory, `steps.rs` has the
+//! calls, one store at a time, and `search.rs` searches the orders and the deaths. In a further test each rule of the
+//! design is broken: the search must then find a path to two holders, to a lock that no session releases, or to a
+//! waiter that waits for ever.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may stop at any surprise")]
 
@@ -44,7 +44,7 @@ const SCENES: &[(&str, Scripts)] = &[
     ),
 ];
 
-/// Each rule broken, by its number in the design.
+/// The ways to break the rules, with the numbers of the rules in the design.
 const BROKEN: &[(Bug, &str)] = &[
     (Bug::ContenderPushes, "1: the contender puts the inflated request on its owner's stack"),
     (Bug::NotedLate, "1: the request goes on its stack after the swap"),
@@ -55,7 +55,7 @@ const BROKEN: &[(Bug, &str)] = &[
     (Bug::ClearedInSection, "5: the word becomes free inside the section that removes the queue"),
     (Bug::ExactCompare, "6: a release compares the mode that was noted"),
     (Bug::RefusedIsDone, "7: a refused release counts as done"),
-    (Bug::MineByTag, "8: a locker takes a word with the tag of a name for its lock on the name"),
+    (Bug::MineByTag, "8: a locker recognises its own lock on a name by the tag alone"),
     (Bug::PlainRelease, "10: a release is a plain store"),
     (Bug::NameReadEarly, "10: the contender reads the request before FAT is in the word"),
     (Bug::FatIsDone, "11: a word with FAT and an owner counts as inflated"),
@@ -65,7 +65,7 @@ const BROKEN: &[(Bug, &str)] = &[
     (Bug::GrantNotLatched, "a waiter that sees its grant without the latch does not look again under the latch"),
 ];
 
-/// Deaths on one path of the first scene: the owner, the inflater and the reaper.
+/// Deaths on one path of the first scene: enough for the owner, the contender and a reaper to die.
 const DEATHS_AT_FIRST: u8 = 3;
 /// Deaths on one path of each other scene, and of each broken rule.
 const DEATHS: u8 = 2;

@@ -1,4 +1,4 @@
-//! Breadth first through every order of the actors' steps and every death.
+//! A search, breadth first, through every order of the actors' steps and every death.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
@@ -70,7 +70,7 @@ pub(crate) fn explore(scripts: &Scripts, bug: Option<Bug>, deaths: u8) -> Found 
     Found::Nothing { states: origins.len() }
 }
 
-/// Returns two sums of one pass, so that two different states practically never have the same fingerprint.
+/// Returns two sums of the state, so that two different states practically never have the same fingerprint.
 fn fingerprint(world: &World) -> u128 {
     let mut sums = Sums(1, 2);
     world.hash(&mut sums);
@@ -114,7 +114,7 @@ fn may_die(world: &World, actor: usize) -> bool {
     actor != LAST_REAPER && !world.actors[actor].is_dead && !is_idle
 }
 
-/// Returns a failure that must be in no state.
+/// Returns the state's failure. No state may have one.
 fn failure(world: &World) -> Option<String> {
     for name in 0..NAMES {
         for one in 0..LOCKERS {
@@ -137,7 +137,7 @@ fn failure(world: &World) -> Option<String> {
     (0..NAMES).find(is_hidden).map(|name| format!("name {name} has a queue, and its word is not FAT"))
 }
 
-/// Returns a failure of a state in which no actor can make a step.
+/// Returns the failure of a state in which no actor can make a step.
 fn failure_at_end(world: &World) -> Option<String> {
     let waiter = world.actors.iter().position(|actor| !actor.is_dead && !matches!(actor.pc, Pc::End | Pc::Reap));
     if let Some(waiter) = waiter {

@@ -8,9 +8,9 @@ use crate::Scripts;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Lock(Name, Mode),
-    /// From X to S.
+    /// Changes the lock from X to S.
     Downgrade(Name),
-    /// Asks whether the lock could be granted in X, and does not take it.
+    /// Asks whether the lock could be granted in X, but does not take it.
     Instant(Name),
     Unlock(Name),
     UnlockAll,
@@ -146,7 +146,7 @@ pub(crate) fn kill(world: &mut World, me: usize) {
     world.deaths += 1;
 }
 
-/// Returns a dead actor that has left something.
+/// Returns a dead actor that has left an open section, a latch or a locker.
 pub(crate) fn corpse(world: &World) -> Option<usize> {
     let has_left = |&me: &usize| {
         let actor = &world.actors[me];
@@ -483,7 +483,7 @@ impl Step<'_> {
         }
     }
 
-    /// Ends an instant: the lock could be granted now, or could not.
+    /// Ends an instant lock. `is_granted` states whether the lock could be granted.
     fn instant(&mut self, is_granted: bool) {
         let (locker, name) = (usize::from(self.actor().locker), self.actor().name as usize);
         let is_held = (0..LOCKERS).any(|other| other != locker && self.world.relied[other][name].is_some());
@@ -491,7 +491,8 @@ impl Step<'_> {
         self.done();
     }
 
-    /// Takes the latch, after the repair of a dead holder: first the section, then the latch (PROTOCOLS D4).
+    /// Takes the latch. If its holder is dead, first rolls back the holder's section, then releases its latch
+    /// (PROTOCOLS D4).
     fn latch(&mut self, actor: &Actor) -> bool {
         let latch = bucket_of(actor.name, self.bug);
         match self.world.latches[latch].map(usize::from) {
@@ -530,7 +531,7 @@ impl Step<'_> {
         }
     }
 
-    /// Under the latch, with FAT in the word.
+    /// Decides how the call continues. The actor has the latch, and the word has FAT.
     fn decide(&mut self, actor: &Actor) {
         let (name, mode) = (actor.name, actor.mode);
         let queue = self.world.queues[name as usize];
@@ -580,7 +581,7 @@ impl Step<'_> {
         place
     }
 
-    /// Makes the next grant, or continues.
+    /// Makes the next grant; if there is none, continues with `then`.
     fn grant(&mut self, name: Name, then: Pc) {
         match self.world.next_grant(name) {
             Some((place, state)) => self.set(Var::State(place, state)),
@@ -625,12 +626,12 @@ impl Step<'_> {
         }
     }
 
-    /// Under the latch: the request is thin, or in a queue.
+    /// Decides how a release continues. The actor has the latch, and the request is thin or in a queue.
     fn release_look(&mut self, actor: &Actor, word: Word) {
         let is_mine = word.place == actor.place;
         if self.world.slot(actor.place).state != State::Thin {
             if is_mine && !self.has(Bug::OwnerStays) {
-                // This happens before the section, in which the slot becomes free.
+                // This store is before the section in which the slot becomes free.
                 *self.world.word(actor.name) = Word::FAT;
             }
             self.go(Pc::ReleaseQueue);
@@ -643,7 +644,7 @@ impl Step<'_> {
         self.go(Pc::ReleaseThin);
     }
 
-    /// Repairs a dead actor: section, latches, then its lockers.
+    /// Repairs a dead actor: first its section, then its latches, then its lockers.
     fn reap(&mut self) -> bool {
         if self.me == LAST_REAPER && !self.world.actors[REAPER].is_dead {
             return false;

@@ -7,14 +7,14 @@ pub(crate) const B: Name = 1;
 pub(crate) const D: Name = 2;
 pub(crate) const NAMES: usize = 3;
 
-/// A request's place; zero is none. Each locker has two slots.
+/// A request's place; zero is no place. Each locker has two slots.
 pub(crate) type Place = u8;
 pub(crate) const LOCKERS: usize = 3;
 /// The owners, the contender, a reaper that may die, and the last reaper.
 pub(crate) const ACTORS: usize = 5;
 pub(crate) const REAPER: usize = 3;
 pub(crate) const LAST_REAPER: usize = 4;
-/// No actor, as a locker's owner.
+/// The owner of a locker that no actor has.
 pub(crate) const FREED: u8 = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -67,7 +67,7 @@ impl Word {
 /// A request's state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum State {
-    /// In no queue: held exactly if the word has its place.
+    /// The request is in no queue. It is held exactly if the word has the request's place.
     Thin,
     Granted(Mode),
     Waits(Mode),
@@ -236,7 +236,7 @@ impl World {
         others(place).all(|held| !held.conflicts(mode)).then_some((place, State::Granted(mode)))
     }
 
-    /// Returns whether the bucket has a queue of the name's word.
+    /// Returns whether the name's bucket has a queue of any name with the same word.
     pub(crate) fn has_queue(&self, name: Name, bug: Option<Bug>) -> bool {
         let is_here = |other: Name| word_of(other) == word_of(name) && bucket_of(other, bug) == bucket_of(name, bug);
         (0..NAMES as u8).any(|other| is_here(other) && !self.queues[other as usize].is_empty())

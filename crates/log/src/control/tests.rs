@@ -165,8 +165,8 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
     let file = room.file();
     file.create(&some_control()).unwrap();
     let mut before = some_control();
-    // Each list has two incarnations more than a slot has room for. The last two lists are shorter than the earlier
-    // lists, as after a recycling of the log.
+    // Each list has two incarnations more than `restarts`, and a slot has room for 128. The last two lists are shorter
+    // than the earlier lists, as after a recycling of the log.
     for restarts in [125, 126, 127, 200, 382, 383, 600, 1500, 300, 90] {
         let control = after_restarts(restarts);
         file.write(&control).unwrap();
@@ -179,7 +179,7 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
             flip(&file, further_block_at(block, index) + 5);
         }
         if older > 0 {
-            // Damaged in both slots.
+            // Damages both slots.
             flip(&file, further_block_at(block, 0) + 5);
             flip(&file, (3 - block) * BLOCK_BYTES + 40);
             let error = file.read().unwrap_err().to_string();

@@ -324,7 +324,7 @@ fn the_papers_thresholds_make_commits_wait_for_other_commits() {
         side.log.force_group(&side.session, lsn, active).unwrap();
         assert!(side.log.flushed().covers(lsn));
     };
-    // Fewer than the group threshold: no commit waits.
+    // With fewer transactions than the group threshold, no commit waits.
     let rig = Rig::on(SimDisk::new(1), thresholds.clone());
     let begun = Instant::now();
     commit(&rig.one, 3);
@@ -338,12 +338,12 @@ fn the_papers_thresholds_make_commits_wait_for_other_commits() {
     });
     assert!(begun.elapsed() < Duration::from_secs(2), "the longest wait was not needed");
     assert_eq!(rig.one.log.flushes() - before, 1);
-    // Much unflushed log: no commit waits.
+    // With much unflushed log, no commit waits.
     let rig = Rig::on(SimDisk::new(1), Settings { log_delay_bytes: 1, ..thresholds.clone() });
     let begun = Instant::now();
     commit(&rig.one, 4);
     assert!(begun.elapsed() < Duration::from_secs(1));
-    // No other commit comes: the longest wait ends the wait.
+    // When no other commit comes, the wait ends after the longest wait.
     let rig = Rig::on(SimDisk::new(1), Settings { group_wait_micros_max: 30_000, ..thresholds });
     let begun = Instant::now();
     commit(&rig.one, 4);

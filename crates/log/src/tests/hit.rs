@@ -16,7 +16,7 @@ use crate::{note_lasting, rescue_ring, rescue_survivor, Lsn};
 /// A value that no code stores.
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
 
-/// Stores nonsense into the header's word with the index `word`.
+/// Stores nonsense into the header's word at the byte offset `word`.
 fn hit(rig: &Rig, word: usize) {
     let header = rig.region.root::<LogHeader>(RootSlot::Log).unwrap().raw();
     let place = Offset::<Word<u64>>::from_raw(header + word as u64).unwrap();
@@ -105,7 +105,7 @@ fn the_word_for_the_written_back_end_checks_itself() {
 #[test]
 fn all_chunks_of_the_ring_are_found_in_about_one_pass() {
     let (rig, mut relaxed) = partly_durable(0);
-    // More than half of the ring's greatest length.
+    // The log in memory becomes longer than half of the ring's greatest length.
     while rig.two.log.tail().since(rig.two.log.durable()) < 320 << 10 {
         relaxed.push(rig.two.put(&[9; 900]));
     }
@@ -142,16 +142,16 @@ fn a_record_across_two_lost_chunks_is_found_and_the_search_ends_after_the_last_r
     assert_eq!(durable.plus(found.records(durable, &before).len() as u64), tail);
     let looks = found.looks;
     assert!(found.records(tail, &[]).is_empty());
-    assert_eq!(found.looks, looks, "its chunk is known, and there is no record in it");
+    assert_eq!(found.looks, looks, "the chunk at the tail is known, and has no further record");
 }
 
 #[test]
 fn a_single_copied_record_is_not_taken_for_its_chunk() {
     let rig = Rig::new();
-    // Memory before the ring's second chunk.
+    // Allocates memory before the ring's second chunk, for a copy of a record.
     let decoy = rig.region.allocate_bytes(4096, 64).unwrap();
     rig.one.put(&[0; 32]);
-    // Records of 64 bytes: one begins each chunk.
+    // The records have 64 bytes, so one of them begins each chunk.
     (0..200).for_each(|number| assert_eq!(rig.one.put(&[number; 40]).raw() % 64, 0));
     let (second, tail) = (Lsn::new(4096), rig.one.log.tail());
     let mut record = [0; 64];

@@ -9,7 +9,7 @@ use super::rig::{control_file, image, small, Rig};
 use crate::segment::NOTE_AT;
 use crate::{segment_name, Error, Lsn};
 
-/// Commits until the log's newest record is in segment `number`, then again.
+/// Commits until the log's newest record is in segment `number`, then commits one more record.
 fn fill_into(rig: &Rig, number: u32) {
     let geometry = *rig.one.log.files.geometry();
     while geometry.locate(rig.one.log.durable()).segment < number {
@@ -99,7 +99,7 @@ fn a_log_without_all_its_newer_segments_is_refused() {
         {
             disk.remove(path).unwrap();
         }
-        must_refuse(&disk, &format!("all from segment {first} on"));
+        must_refuse(&disk, &format!("without the segments from {first} on"));
     }
 }
 
@@ -108,7 +108,8 @@ fn a_segment_that_a_restart_has_found_must_exist_later_even_without_a_note() {
     let rig = Rig::new();
     fill_into(&rig, 2);
     let disk = image(&rig);
-    // As if power was cut between the segment's first records and the note in the segment before.
+    // Erases the note in the first segment, as if power was cut between the first records of the second segment and the
+    // note.
     disk.open(&segment_name(1), OpenMode::Existing).unwrap().write_at(&[0; 16], NOTE_AT as u64).unwrap();
     let (next, found) = Rig::restart_on(disk, small()).unwrap();
     assert_eq!(found.end.end, rig.one.log.durable());

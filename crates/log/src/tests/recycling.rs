@@ -111,7 +111,7 @@ fn on_a_full_disk_a_segment_gets_only_the_needed_blocks_and_the_others_later() {
     let rig = Rig::on(SimDisk::new(1), settings.clone());
     let log = &rig.one.log;
     rig.one.commit(b"x").unwrap();
-    // Room for less than a quarter of the next segment.
+    // The disk has room for less than a quarter of the next segment.
     rig.disk.set_capacity(Some(rig.disk.bytes_used() + (450 << 10)));
     let mut put = 0;
     while rig.one.commit(&[put as u8; 4000]).is_ok() {
@@ -173,7 +173,7 @@ fn the_log_does_not_grow_when_it_is_recycled() {
         rig.one.log.recycle(&rig.one.session, rig.one.log.durable(), Lsn::new(u64::MAX)).unwrap();
         most = most.max(rig.disk.bytes_used());
     }
-    assert!(most < (700 << 10) + KEPT_BACK_BYTES, "{most} bytes for a log that is given up at once");
+    assert!(most < (700 << 10) + KEPT_BACK_BYTES, "{most} bytes for a log whose records are recycled at once");
     assert!(rig.disk.trace().iter().filter(|entry| format!("{entry:?}").contains("Rename")).count() > 20);
 }
 
@@ -196,11 +196,11 @@ fn the_number_of_segments_needed_recently_is_kept_ready_for_a_while() {
     let ready = round(800 << 10);
     assert!(ready <= (1 << 20) + (64 << 10), "{ready} bytes ready");
     assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
-    // A larger need, or any wrong value of the word, is forgotten as fast as this need.
+    // A larger need is forgotten as fast as this need, and so is a wrong value of the word.
     round(6 << 20);
     log.header.needed_lately.publish(u64::MAX);
     let ready = (0..200).fold(0, |_, _| round(64 << 10));
-    assert!(ready <= ready_max, "{ready} bytes ready long after");
+    assert!(ready <= ready_max, "{ready} bytes are ready long after the need");
 }
 
 #[test]
@@ -268,7 +268,8 @@ fn a_failed_sync_of_a_growing_segment_poisons_the_log() {
     rig.disk.set_capacity(Some(rig.disk.bytes_used() + (450 << 10)));
     while rig.one.commit(&[7; 4000]).is_ok() {}
     assert_eq!(segments(&rig), [1, 2]);
-    // Written, and not synced: the process that syncs the file must report a failure.
+    // The next record is logged, but not synced. If the process that syncs the file gets an error, it must report the
+    // error.
     let freeing = rig.one.session.begin_freeing();
     rig.one.put(b"frees");
     drop(freeing);

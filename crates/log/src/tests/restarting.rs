@@ -17,7 +17,7 @@ use crate::{
 fn a_restart_continues_from_the_last_time_in_the_log() {
     let rig = Rig::new();
     fill(&rig, 30, 700);
-    // As if the wall clock had been ahead by an hour.
+    // From here on, the time in the log is one hour ahead of the wall clock.
     let ahead = rig.one.log.time() + 3_600_000_000;
     rig.one.log.header.mark_time.init(ahead);
     fill(&rig, 30, 700);
@@ -84,7 +84,7 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_ends_the_log() {
     let after = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
     let bytes = rig.one.log.durable().since(last) as usize;
     for kept in 0..bytes {
-        // Either only the first `written_back` bytes of the flush reached the disk, or all other bytes did.
+        // Only the first `kept` bytes of the flush reached the disk, or only the bytes after them.
         for is_first in [true, false] {
             let disk = image(&rig);
             let at = place.offset as usize;
@@ -92,7 +92,8 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_ends_the_log() {
             disk.damage(&segment_name(place.segment), lost.start as u64, &before[lost]);
             let (_, found) = Rig::restart_on(disk.clone(), small()).unwrap();
             let left = disk.file_bytes(&segment_name(place.segment)).unwrap();
-            // The record has 528 bytes, and the mark has the rest. Some of the lost bytes were zeros before.
+            // The first 528 bytes are the record, and the rest is the mark. A lost byte does no damage if the flush did
+            // not change it.
             let expected = if left == after {
                 rig.one.log.durable()
             } else if left[at..at + 528] == after[at..at + 528] {
@@ -131,7 +132,7 @@ fn damage_to_the_very_last_flush_is_noticed_after_a_clean_close_or_a_checkpoint(
     let lsns = fill(&rig, 10, 100);
     flip(&rig, lsns[9]);
     let (_, found) = Rig::restart_on(image(&rig), small()).unwrap();
-    assert_eq!(found.end.end, lsns[9], "no word distinguishes damage from a torn tail");
+    assert_eq!(found.end.end, lsns[9], "damage beyond the durable end of the control file looks like a torn tail");
     checkpoint(&rig, true);
     // The record is before the durable end, and redo needs it.
     let refused = Rig::restart_on(image(&rig), small()).map(drop);
@@ -163,7 +164,7 @@ fn a_damaged_or_missing_segment_in_the_middle_is_corrupt() {
     assert!(must_fail(&disk, "its header damaged").contains("header"));
     let disk = image(&rig);
     disk.rename(&segment_name(3), &name).unwrap();
-    must_fail(&disk, "the file of another segment in its place");
+    must_fail(&disk, "replaced by the file of another segment");
     let disk = image(&rig);
     disk.damage(&name, 0, &vec![0; 32 << 10]);
     must_fail(&disk, "zeroed");
@@ -173,7 +174,7 @@ fn a_damaged_or_missing_segment_in_the_middle_is_corrupt() {
 fn records_beyond_a_torn_tail_never_come_back() {
     let rig = Rig::new();
     fill(&rig, 5, 100);
-    // A flush of two equal records whose first was torn.
+    // One flush wrote two records of equal length, and the first record was torn.
     let first = rig.one.put(&[0x11; 100]);
     let second = rig.one.commit(&[0x22; 100]).unwrap();
     flip(&rig, first);

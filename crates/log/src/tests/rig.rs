@@ -98,7 +98,7 @@ impl Rig {
         Rig::through(disk, directory, settings, control, end)
     }
 
-    /// As [`Rig::at`], where `directory` leads to `disk`.
+    /// Like [`Rig::at`], but the log uses `disk` through `directory`.
     pub(super) fn through(
         disk: SimDisk,
         directory: Arc<dyn Directory>,

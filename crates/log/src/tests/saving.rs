@@ -81,7 +81,7 @@ fn a_region_and_files_that_disagree_are_never_mixed() {
     let directory: Arc<dyn Directory> = Arc::new(other.disk.clone());
     let outcome = rescue_ring(&rig.region, &directory, &rig.control);
     assert!(matches!(outcome, Err(Error::Disagree { .. })), "{outcome:?}");
-    // The files were set back to before the region's last flush.
+    // The files were set back to their state before the region's last flush.
     let rig = Rig::new();
     let directory = rig.directory.clone();
     let lsn = fill(&rig, 2, 300)[1];
@@ -162,7 +162,7 @@ fn a_region_whose_log_begins_beyond_the_files_cannot_be_written_to_them() {
     let refused = overwrite_from_ring(&rig.region, &directory, &control_file(&directory)).unwrap_err();
     assert!(matches!(refused, Error::Unusable { .. }) && refused.to_string().contains("--keep-files"), "{refused}");
     let wrote = format!("{:?}", &backup.trace()[before..]);
-    assert!(!wrote.contains("Write"), "nothing was to be changed: {wrote}");
+    assert!(!wrote.contains("Write"), "the refused call changed the files: {wrote}");
 }
 
 #[test]

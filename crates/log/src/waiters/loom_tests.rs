@@ -94,7 +94,7 @@ impl Model {
         })
     }
 
-    /// As `LogManager::force`, but a sleep ends only by a wake. Returns whether the record is durable.
+    /// Like `LogManager::force`, but a sleep ends only by a wake. Returns whether the record is durable.
     fn commit(&self, number: usize) -> bool {
         let me = session(number);
         let lsn = Lsn::new(self.tail.fetch_add(8, Ordering::AcqRel));
@@ -132,9 +132,9 @@ impl Model {
         }
     }
 
-    /// As `LogManager::flush`.
+    /// Like `LogManager::flush`.
     fn flush(&self) {
-        // A swap, not a load: the leader reads the tail under the append latch, so it is the latest.
+        // A swap, not a load, because `LogManager` reads the tail under the append latch and so gets its latest value.
         let to = self.tail.fetch_add(0, Ordering::AcqRel);
         if self.fails {
             self.poison.store(true, Ordering::Release);

@@ -58,7 +58,7 @@ fn a_session_is_dead_when_its_seat_is_free_and_not_before() {
     kernel.kill(2);
     assert!(!one.is_alive(theirs.id()), "its seat is free");
     assert!(two.is_alive(mine.id()));
-    assert!(two.is_alive(theirs.id()), "a running process is alive to itself");
+    assert!(two.is_alive(theirs.id()), "a running process regards itself as alive");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_process_that_died_while_it_attached_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_process_that_died_adding_sessions_is_taken_over() {
+fn the_claim_of_a_process_that_died_while_it_added_sessions_is_taken_over() {
     let (region, kernel) = new_region();
     let (one, two) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
     one.0.header.growing.publish(two.0.attachments.own().raw());
@@ -131,7 +131,7 @@ fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let (region, kernel) = new_region();
     let (observer, victim) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
     let _session = victim.join().expect("room");
-    // A running process has its pid, and another start time. A child of the dead process still has the seat.
+    // A running process has the victim's pid, but another start time. A child of the dead process still has the seat.
     let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
     let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("the victim is attached");
     let known = super::Identity { pid: other.id(), start_time: 1, ..slot.identity() };
@@ -142,5 +142,5 @@ fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let told = watch.wait(std::time::Duration::from_millis(1));
     other.kill().expect("a test may kill its child");
     other.wait().expect("the child was killed");
-    assert!(told, "the descriptor is of the other process, which lives");
+    assert!(told, "the descriptor belongs to the other process, which still runs");
 }

@@ -1,4 +1,4 @@
-//! The latch's state machine under every interleaving loom finds.
+//! The latch's state machine under every interleaving that loom finds.
 //!
 //! The model of the kernel is a futex: a comparison of the word and a queue, under one mutex. No sleeper wakes by
 //! itself in the model, so a lost wake is a deadlock, which loom reports. The latch protects a counter that is loaded
@@ -20,8 +20,9 @@ impl StateWord for AtomicU64 {
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
     }
     fn free(&self) {
-        // loom lets a thread read its own swap's value after a later store of another that it has synchronised with,
-        // which no machine does; with a swap whose result is ignored loom keeps the order.
+        // A swap, not a store, because of a fault of loom. After a plain store by another thread, loom lets this thread
+        // read the older value of its own swap again, even if the two threads have synchronised since. No machine does
+        // that, and loom does not do it after a swap.
         self.swap(0, Ordering::Release);
     }
 }
@@ -33,8 +34,8 @@ struct Model {
     readers: Condvar,
     writers: Condvar,
     counter: AtomicU32,
-    /// Whether time passes: then every sleeper times out at some moment after each release, woken or not, and the
-    /// release may be one that can lose a wake.
+    /// Whether time passes in the model. If so, every sleeper times out at some moment after each release, whether it
+    /// was woken or not. Only then does the model also use the release that can lose a wake.
     time_passes: bool,
 }
 
@@ -161,7 +162,7 @@ const READ: Step = |model, _| {
 };
 const READ_TWICE: Step = |model, _| {
     let first = model.shared();
-    assert!(model.shared() >= first, "a reader goes back in time");
+    assert!(model.shared() >= first, "a reader sees an older state after a newer state");
 };
 const WRITE_TWICE: Step = |model, thread| {
     model.exclusive(thread);
@@ -179,7 +180,7 @@ fn loom_three_writers_exclude_each_other_and_no_wake_is_lost() {
 }
 
 #[test]
-fn loom_a_writer_that_comes_again_does_not_steal_the_wake_of_another() {
+fn loom_a_writer_that_comes_again_does_not_steal_the_wake_of_another_writer() {
     run(false, 2, &[WRITE, WRITE, WRITE_TWICE], 4);
 }
 

@@ -1,5 +1,5 @@
-//! One thread takes a ticket, checks the condition and sleeps; another makes the condition true and wakes the first.
-//! Loom runs every interleaving. Only a wake ends a sleep here.
+//! One thread takes a ticket, checks the condition and sleeps. Another thread makes the condition true and wakes the
+//! first thread. Loom runs every interleaving. Only a wake ends a sleep here.
 
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};

@@ -79,10 +79,10 @@ fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
 /// Checks that the memory has the state after some transaction, at least transaction number `least`.
 fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
     let memory = options(group).open_in(Arc::new(disk));
-    let memory = memory.unwrap_or_else(|error| panic!("{how}: it cannot be opened: {error}"));
+    let memory = memory.unwrap_or_else(|error| panic!("{how}: the memory cannot be opened: {error}"));
     let found = word(memory.segment(), 0);
     assert!(found >= least, "{how}: transaction {found} was found, transaction {least} was on disk");
-    assert!(state(memory.segment()) == states[usize::try_from(found).unwrap()], "{how}: {found} is torn");
+    assert!(state(memory.segment()) == states[usize::try_from(found).unwrap()], "{how}: transaction {found} is torn");
 }
 
 /// Every call whose number is a multiple of this number is made to fail. With `LIBTP_TEST_EVERY` set to 1, these are

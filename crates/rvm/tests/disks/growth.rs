@@ -17,8 +17,8 @@ const SIZES: [(u64, u64); 6] = [
     (10_000, 9_000_000),
 ];
 
-/// Truncates the log. Then frees a block, which changes words of the heap's header other than those that record its
-/// units. Then lets the heap grow in a transaction that aborts.
+/// Truncates the log. Then frees a block, which changes words of the heap's header, but not the words that record the
+/// heap's units. Then lets the heap grow in a transaction that aborts.
 fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     transact(memory, &mut Draw(1), 1).unwrap();
     let mut txn = memory.begin().unwrap();

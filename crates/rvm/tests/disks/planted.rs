@@ -1,4 +1,4 @@
-//! Bugs in the order of writes and syncs that a build can switch on. For each bug, one of the other tests notices it.
+//! Planted bugs in the order of writes and syncs, which a build can switch on. One of the other tests notices each bug.
 
 use std::process::Command;
 

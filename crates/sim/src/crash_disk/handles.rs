@@ -336,7 +336,8 @@ impl File for SimFile {
         let call = self.call(Operation::Read, Some(offset));
         let mut state = self.shared.state();
         if let Err(error) = state.admit_whole(&call) {
-            // After an error the contents of the buffer are unknown: this makes them useless.
+            // After an error the contents of the buffer are unknown. The buffer is filled, so that tests notice a
+            // caller that uses its contents.
             buf.fill(0xee);
             return Err(error);
         }
@@ -429,8 +430,8 @@ impl File for SimFile {
     }
 }
 
-/// Returns the identity of a node. Nodes are never renumbered and their numbers never used again, so a node's number
-/// also serves as its time of birth.
+/// Returns the identity of a node. A node's number never changes, and no other node gets it later, so the number also
+/// serves as the node's time of birth.
 fn identity(node: u32, device: u64) -> Identity {
     let inode = u64::from(node);
     Identity { device, inode, birth_ns: inode + 1 }

@@ -199,7 +199,7 @@ fn a_removed_or_replaced_file_may_come_back() {
             seen.insert(disk.crash_image(mode, seed).file_bytes("file").unwrap().len());
         }
     }
-    assert_eq!(seen, BTreeSet::from([3, 4096]), "the name leads to the old file or to the new");
+    assert_eq!(seen, BTreeSet::from([3, 4096]), "the name leads to the old file or to the new file");
     Directory::sync(&disk).unwrap();
     disk.remove("file").unwrap();
     assert_eq!(disk.crash_image(LossMode::DropAll, 0).file_bytes("file").unwrap(), b"new");

@@ -41,7 +41,7 @@ impl PageList {
     }
 }
 
-/// The managers, and the session with its transaction: access methods get this to change and to undo.
+/// The managers, and the session with its transaction. Access methods get this value in order to change and to undo.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
     /// The environment's managers.

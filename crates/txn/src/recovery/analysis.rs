@@ -50,7 +50,8 @@ pub(super) fn begin(read: &ReadRecord<'_>, checkpoint: Option<Lsn>, oldest: Lsn)
     found.next_id = checkpoint.next_id;
     found.open = checkpoint.open.into_iter().map(|open| (open.segment, open)).collect();
     for entry in checkpoint.running {
-        // The entry's last record may be the end of the transaction: the checkpoint read the slot while it ended.
+        // The entry's last record may be the end of the transaction: the checkpoint read the slot while the transaction
+        // ended.
         let last = read(entry.last_lsn)?;
         if is_end(last.header.kind()) {
             found.note_end(&last.borrow());
@@ -73,7 +74,7 @@ impl Found {
     /// Examines the next record of the log.
     pub(super) fn note(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let id = record.header.txn();
-        // Also examined below the checkpoint's list: a fate that was carried out is not carried out again.
+        // Records below the checkpoint's list are examined for fates, too. It does no harm to carry out a fate again.
         self.note_databases(record)?;
         if self.note_left(record)? {
             return Ok(());
@@ -81,7 +82,7 @@ impl Found {
         if id == TxnId::NONE || record.lsn < self.listed_below {
             return Ok(());
         }
-        // No transaction gets a larger number: a wild store has hit such a record.
+        // No transaction gets a larger number: if a record has a larger number, a wild store has hit the record.
         if id.raw() < NUMBERS_END {
             self.next_id = self.next_id.max(id.raw() + 1);
         }

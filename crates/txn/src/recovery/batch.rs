@@ -16,7 +16,7 @@ use libtp_process::Session;
 use super::redo::{redo_on_page, PageChange};
 use crate::{Managers, Result};
 
-/// Bytes of bodies for which a batch has room, for each change that it may hold.
+/// For each change that a batch may hold, the batch has room for this number of bytes of bodies.
 const BODY_BYTES: usize = 64;
 /// The longest run of neighbouring pages that are read together.
 const AHEAD: usize = 32;
@@ -29,7 +29,7 @@ pub(super) struct Batch {
     logged: Changes,
     /// The changes in the order of their pages, while they are repeated.
     placed: Changes,
-    /// The share of each page.
+    /// The shares: each has the changes of one page.
     shares: Vec<Share>,
     /// The number of each page's share.
     share_of: HashMap<PageId, u32, BuildHasherDefault<PageHasher>>,

@@ -93,8 +93,8 @@ fn repeat_on(
             let stopped = lanes[lane_of(page, count)].push(page, change).is_err();
             Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        // Every thread ends before an error is returned: the record of a thread's error is before that of the reader's
-        // error in the log.
+        // Every thread ends before an error is returned. The error of a thread is returned rather than the reader's
+        // error, because the thread's error is at an earlier place in the log.
         let ended: Vec<Result<u64>> = lanes.into_iter().map(Lane::finish).collect();
         let redone = ended.into_iter().sum::<Result<u64>>()?;
         Ok((read?, redone))

@@ -112,7 +112,7 @@ impl<'m> Undo<'m> {
         self.txn.abort_to_its_end(self.managers)
     }
 
-    /// Logs as left all changes of a loser, from `at` back, in missing files.
+    /// Goes back from the record at `at`, and logs all changes of the loser in missing files as left changes.
     fn note_left(&mut self, loser: &CheckpointEntry, mut at: Lsn, found: &Found) -> Result<()> {
         let known = found.left.get(&loser.id.raw());
         let mut changes = Vec::new();

@@ -1,4 +1,5 @@
-//! Look reads the log that a restart will read, before the restart changes the first byte of a file (PROTOCOLS L6).
+//! A first look: the log that a restart will read is read before the restart changes the first byte of a file
+//! (PROTOCOLS L6).
 //!
 //! Redo and undo read the records from the redo point on, and undo reads further back, along the chain of each loser.
 //! If a record is damaged, or has a type that this process does not know, the opening is refused here. Faults that are

@@ -60,8 +60,8 @@ pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &Record
 }
 
 /// Redoes one record on those of its pages that the session `dead` has latched and that are older than the record
-/// (PROTOCOLS D4). Works under the latches of `dead`, which stay held. The redo uses the undo log of `name`, the dead
-/// session's stand-in.
+/// (PROTOCOLS D4). Works under the latches of `dead`, which stay held. The redo uses the undo log of `name`, a session
+/// handle that works in the dead session's name.
 pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;

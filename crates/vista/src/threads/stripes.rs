@@ -23,7 +23,8 @@ const SPINS: u32 = 200;
 const YIELDING: Duration = Duration::from_micros(100);
 /// The shortest and the longest sleep. Each sleep is twice as long as the sleep before it.
 const PAUSE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
-/// The longest wait: for a transaction that may be part of a circle, and for a transaction that cannot be.
+/// The longest wait of a transaction that may be part of a circle, and of a transaction that cannot be part of a
+/// circle.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];
 /// Set if the owner keeps the lock: no transaction waits for it.
 const KEPT: u32 = 1 << 31;
@@ -143,7 +144,7 @@ impl Stripes {
 
     /// Makes the owner keep a lock, if no worker has it.
     pub(super) fn keep(&self, nth: Nth, owner: u32) -> Result<(), Refused> {
-        // Orderings as in `take`.
+        // The orderings are the same as in `take`.
         let kept = self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed);
         kept.map(drop).map_err(|found| if found & KEPT == 0 { Refused::TimedOut } else { Refused::Kept })
     }

@@ -272,7 +272,7 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn a_chain_that_is_a_circle_is_damage_and_ends() {
+    fn a_circle_of_links_is_reported_as_damage() {
         let place = Place::new("circle");
         let mut segment = place.open(4096);
         let map: Ptr<HashMap<u64, u64>> = segment.root();

@@ -159,8 +159,8 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         }
         let before = self.before(txn, &key)?;
         let height = height(key.as_bytes());
-        // The ranges are made sure of first: a failure in the middle would leave a pair that is not counted, or that is
-        // linked on some levels only.
+        // The room for all ranges is reserved first: a failure in the middle would leave a pair that is not counted, or
+        // that is linked on some levels only.
         let segment = txn.segment();
         let mut ranges: Vec<_> = before.iter().take(height).map(|before| before.range(segment)).collect();
         ranges.push(self.header().range(segment));
@@ -209,7 +209,7 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn links_in_a_circle_are_damage_and_end() {
+    fn a_circle_of_links_is_reported_as_damage() {
         let place = Place::new("ring");
         let mut segment = place.open(4096);
         let map: Ptr<Map<u64, u64>> = segment.root();

@@ -80,8 +80,8 @@ impl<T: Persist> Ptr<Vector<T>> {
             let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
             let old =
                 if count == 0 { Vec::new() } else { txn.segment().get(items.range(txn.segment()).0, bytes)?.to_vec() };
-            // The ranges are made sure of first: a failure after the old row was freed would leave the header pointing
-            // to it.
+            // The room for all ranges is reserved first: if a call failed after the old row was freed, the header would
+            // still point to the old row.
             let header = self.header().range(txn.segment());
             txn.ensure_ranges(&[(NEW, bytes), header, (NEW, size_of::<T>()), header])?;
             let row = create_row::<T>(txn, larger)?;
