@@ -1,5 +1,5 @@
-//! Sets the name by which C programs find the shared library at run time. A change of the library after which programs
-//! have to be compiled again changes the number in the name.
+//! Sets the name by which C programs find the shared library at run time. If programs have to be compiled again after a
+//! change of the library, the number in the name is raised.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -3,9 +3,9 @@
  *
  *   bank DIRECTORY open N           opens N accounts, each with 100
  *   bank DIRECTORY transfer N       makes N transfers between random accounts
- *   bank DIRECTORY die N            as transfer, but the process ends in the middle of the last transfer
+ *   bank DIRECTORY die N            like transfer, but the process ends in the middle of the last transfer
  *   bank DIRECTORY audit            prints the number of accounts, their sum, and whether there were transfers, from one snapshot
- *   bank DIRECTORY show             as audit, but prints each account first
+ *   bank DIRECTORY show             prints each account, and then the line of audit
  *
  * Any number of these processes may run at once, and any of them may be killed.
  */

@@ -25,8 +25,8 @@ struct source {
     char value[64];
 };
 
-/* Supplies each number below RECORDS once, because step and RECORDS have no common factor. With a step above 1 they are
- * unsorted. */
+/* Supplies each number below RECORDS once, because step and RECORDS have no common factor. With a step above 1 the
+ * numbers are unsorted. */
 static int next(tp_pair *pair, void *argument)
 {
     struct source *source = argument;

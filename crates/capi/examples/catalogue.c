@@ -1,5 +1,6 @@
 /*
- * Whole databases: makes a new catalogue, replaces the old catalogue by it in one transaction, and lists the databases.
+ * Whole databases: makes a new catalogue, replaces the old catalogue by the new catalogue in one transaction, and lists the
+ * databases.
  *
  *   catalogue DIRECTORY     the directory is created if it is missing
  */

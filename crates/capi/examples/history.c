@@ -1,5 +1,6 @@
 /*
- * Reads the log: the records of one transaction from its last back to its first, and the records after them.
+ * Reads the log: backward, the records of one transaction from the last to the first; and forward, the records from its
+ * last change on.
  *
  *   history DIRECTORY
  */
@@ -26,8 +27,8 @@ struct searched {
     int seen;
 };
 
-/* Ends log_roll at the transaction's second record. Between the two there may be other records, a checkpoint for
- * example. */
+/* Ends log_roll at the second record of the transaction. Other records, for example a checkpoint, may be between the
+ * transaction's two records. */
 static int count(const tp_log_record *record, void *argument)
 {
     struct searched *searched = argument;

@@ -2,7 +2,7 @@
  * A linked list that outlives the program.
  *
  *   list FILE add N     adds N nodes, each in its own transaction
- *   list FILE die N     as add, but the process ends in the middle of the last transaction
+ *   list FILE die N     like add, but the process ends in the middle of the last transaction
  *   list FILE undo      adds a node and aborts
  *   list FILE drop      frees the first node
  *   list FILE show      prints the number of nodes and their sum
@@ -21,7 +21,7 @@ struct node {
     long value;
 };
 
-/* The layout of the flat part. */
+/* The layout of the flat part: the segment's memory without its heap. */
 struct root {
     struct node *first;
     long count;
@@ -79,7 +79,7 @@ static void show(const struct root *root)
     printf("%ld of %ld, sum %ld\n", count, root->count, sum);
 }
 
-/* Makes wrong calls and prints the reason why each fails. Fails itself if a wrong call succeeds. */
+/* Makes wrong calls and prints the reason why each fails. Returns 1 if a wrong call succeeds. */
 static int wrong(vista *segment, struct root *root)
 {
     int refused = 0, other;
@@ -106,7 +106,7 @@ static int wrong(vista *segment, struct root *root)
     return refused == 8 ? 0 : 1;
 }
 
-/* Checks that every call fails with a segment that was unmapped. */
+/* Checks that every call with an unmapped segment fails. */
 static int gone(vista *segment, void *place)
 {
     int refused = 0;

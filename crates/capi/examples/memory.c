@@ -13,7 +13,7 @@ struct node {
     long value;
 };
 
-/* The layout of the flat part. */
+/* The layout of the flat part: the segment's memory without its heap. */
 struct root {
     struct node *first;
     long count;

@@ -28,8 +28,8 @@ static int put(tp_db *stock, tp_txn *txn, const char *key, const char *value)
     return tp_put(stock, txn, key, strlen(key), value, strlen(value));
 }
 
-/* Makes a part with a part inside it, and undoes both: the end of a part ends the parts inside it. The changes before
- * stay. */
+/* Makes a part with a part inside it, and undoes both: the end of a part ends the parts inside it. The changes before the
+ * outer part stay. */
 static int order(tp_db *stock, tp_txn *txn)
 {
     uint64_t part, inner;

@@ -1,6 +1,6 @@
 /*
- * Ranges of the keys of a B-tree: counts, visits and removes them; keys in the program's own order; and records that hold each
- * other's addresses.
+ * Visits, counts and removes ranges of the keys of a B-tree; sorts keys in the program's own order; and stores the address of a
+ * record in another record.
  *
  *   ranges DIRECTORY
  */

@@ -47,7 +47,7 @@ static int show(const char *what, tp_multi *multi, tp_txn *txn)
     return code == TP_NOTFOUND ? TP_OK : code;
 }
 
-/* Visits all values of one key, then the first value of the next key and the last of the previous key. */
+/* Visits all values of one key, then the first value of the next key and the last value of the previous key. */
 static int around(tp_multi *multi, tp_txn *txn)
 {
     tp_multi_cursor *cursor;

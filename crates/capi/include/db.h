@@ -4,7 +4,7 @@
  * Programs written for db 1.85 compile against this header and link with -ltp. A file is opened in one of two modes:
  *
  *   plain      without DB_LOCK, DB_SHMEM and DB_TXN. One ordinary file, for one program at a time. sync and close write the
- *              changes to the file; before, the file stays as it is. Without a file name the database is in memory only.
+ *              changes to the file; until then the file does not change. Without a file name the database is in memory only.
  *   shared     with at least one of these flags. The file belongs to the environment of its directory (dbopen(3)), and any
  *              number of processes use it at once. With DB_TXN each call is a transaction, or a part of the transaction
  *              that the thread has begun with txn_begin.
@@ -143,7 +143,7 @@ int txn_abort(void);
  * Comparison functions for a DB_BTREE. The library has names for their orders, so files in shared mode can use them,
  * too. db_compare_descending orders keys from the greatest to the least. db_compare_caseless treats the letters A to Z
  * like a to z. db_compare_little_endian compares unsigned numbers of one length with the least significant byte first.
- * They return a number below, equal to or above 0.
+ * The functions return a number below, equal to or above 0.
  */
 int db_compare_descending(const DBT *one, const DBT *other);
 int db_compare_caseless(const DBT *one, const DBT *other);

@@ -2,8 +2,8 @@
  * libtp.h: transactions over records on disk, which any number of processes share.
  *
  * An environment is a directory. Any number of processes open it at once and change its databases in transactions. Any
- * of these processes may be killed at any instruction: the other processes repair the shared memory that it was
- * changing, undo its uncommitted transactions, and continue.
+ * of these processes may be killed at any instruction: the other processes repair the shared memory that the
+ * killed process was changing, undo its uncommitted transactions, and continue.
  *
  *     tp_env *env;
  *     tp_db *accounts;
@@ -38,9 +38,9 @@
  * at once, one of the two calls returns TP_MISUSE. tp_error reports errors to the thread that made the call.
  *
  * Fork. A child process cannot use its parent's handles: calls with these handles return TP_FORKED and do not disturb
- * the parent. The child opens the environment for itself. The child may end its parent's transactions, which also
- * returns TP_FORKED, and close its parent's databases and environment: this frees the child's copies of the handles,
- * and changes nothing in the parent.
+ * the parent. The child opens the environment for itself. The child may end its parent's transactions (this also
+ * returns TP_FORKED), and may close its parent's databases and environment. Such calls free the child's copies of the
+ * handles, and change nothing in the parent.
  *
  * Functions of the program. The functions that the program passes to the library (tp_work, tp_change, tp_page_change,
  * tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch, tp_log_visit) must return: neither longjmp nor a C++
@@ -134,7 +134,7 @@ enum {
     TP_FILES_WAITING = -31030,    /* committed, but some plain files are not in their places: do not run it again */
     TP_BACKUP = -31031,           /* no backup can be made there, or nothing can be restored from it */
     TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort the transaction */
-    TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end it, or use one transaction */
+    TP_OWN_THREAD = -31033,       /* another transaction of this thread holds the lock: end that transaction, or use only one */
     TP_DROPPED = -31034,          /* the database was dropped after this handle was opened: open it again */
     TP_READ_ONLY = -31035,        /* the environment was opened for reading only */
     TP_OTHER = -31099             /* an error without a code in this header: tp_error describes it */
@@ -150,8 +150,8 @@ const char *tp_error(void);
 const char *tp_strerror(int code);
 
 /*
- * Returns 1 if the same transaction may succeed when it is run again from its beginning, or the same reads when they
- * are repeated in a new snapshot. Returns 0 otherwise.
+ * Returns 1 if a transaction that failed with this code may succeed when it is run again from its beginning. If the
+ * failed call was a read in a snapshot, 1 means that the read may succeed in a new snapshot. Returns 0 otherwise.
  */
 int tp_is_retryable(int code);
 
@@ -214,7 +214,7 @@ int tp_env_close(tp_env *env);
 
 /* -- inspect an environment, and do its background work by hand */
 
-/* Stores the sorted names of the environment's databases in names, each followed by a zero byte. */
+/* Stores in names the sorted names of the environment's databases, each followed by a zero byte. */
 int tp_env_databases(tp_env *env, tp_buffer *names);
 
 /*
@@ -288,17 +288,18 @@ enum {
 int tp_begin(tp_env *env, int durability, tp_txn **txn);
 
 /*
- * Commits the transaction, with the changes since its savepoints. Ends its cursors and the handle, whatever it returns
- * except TP_MISUSE. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: check the data before you run it
- * again. After TP_FILES_WAITING the transaction is committed, but a plain file (tp_file_create) is not in its place
- * yet: do not run the transaction again. After TP_MISUSE the transaction is still running: the handle was refused, or a
- * changed page was not unpinned. After any other code except TP_OK the transaction was aborted.
+ * Commits the transaction, and with it the changes since its savepoints. Ends the transaction's cursors and the handle,
+ * unless the call returns TP_MISUSE. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: check the data
+ * before you run it again. After TP_FILES_WAITING the transaction is committed, but a plain file (tp_file_create) is
+ * not in its place yet: do not run the transaction again. After TP_MISUSE the transaction is still running: the handle
+ * was refused, or a changed page was not unpinned. After any other code except TP_OK the transaction was aborted.
  */
 int tp_commit(tp_txn *txn);
 
 /*
- * Commits as tp_commit does, but whatever the durability does not wait for the disk. Stores a handle of the commit in
- * *pending, with which tp_wait_durable waits for the disk. Other transactions see the changes at once.
+ * Commits as tp_commit does, but does not wait for the disk, whatever the transaction's durability is. Stores a handle
+ * of the commit in *pending; tp_wait_durable waits until this commit is on disk. Other transactions see the changes at
+ * once.
  */
 int tp_commit_async(tp_txn *txn, tp_pending **pending);
 
@@ -308,14 +309,14 @@ int tp_wait_durable(tp_pending *pending);
 /* Ends the handle of a commit without waiting. */
 int tp_pending_free(tp_pending *pending);
 
-/* Undoes the transaction. Ends its cursors and the handle, whatever it returns except TP_MISUSE. */
+/* Undoes the transaction. Ends its cursors and the handle, unless the call returns TP_MISUSE. */
 int tp_abort(tp_txn *txn);
 
 /* Changes the durability of the transaction's commit. TP_DEFAULT restores the durability given to tp_begin. */
 int tp_set_durability(tp_txn *txn, int durability);
 
 /*
- * Sets how long this transaction from now on waits for each lock, in milliseconds, whatever the settings say: with 0 it
+ * Sets how long this transaction waits for each lock from now on, in milliseconds, whatever the settings say: with 0 it
  * does not wait, and with a negative number it waits without limit. To limit a single call, set the time before the
  * call and reset it afterwards.
  */
@@ -358,10 +359,10 @@ typedef int tp_work(tp_txn *txn, void *argument);
 
 /*
  * Calls work in a transaction and commits the transaction. If work or the commit returns a retryable code such as
- * TP_DEADLOCK (tp_is_retryable), runs work again in a new transaction, up to a thousand times. If work returns any
- * other code except TP_OK, a code of the program for example, aborts the transaction and returns that code. So
- * TP_LOCK_TIMEOUT ends the call, unless TP_AGAIN was added to durability, and TP_CANCELLED (tp_cancel_waits) always
- * ends it. Otherwise returns the code of the commit, or the retryable code of the last try.
+ * TP_DEADLOCK (tp_is_retryable), tp_run runs work again in a new transaction, up to a thousand times. If work returns
+ * any other code except TP_OK, for example a code of the program, tp_run aborts the transaction and returns that code.
+ * So TP_LOCK_TIMEOUT ends the call, unless TP_AGAIN was added to durability, and TP_CANCELLED (tp_cancel_waits) always
+ * ends it. Otherwise tp_run returns the code of the commit, or the retryable code of the last try.
  */
 int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
 
@@ -379,9 +380,9 @@ int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
  */
 
 /*
- * Makes a savepoint and stores its number in *savepoint. Declarations of joined memory end here: before further stores
- * the program must declare the memory again with tp_segment_set_range, because a rollback to the savepoint undoes only
- * stores that were declared after the savepoint.
+ * Makes a savepoint and stores its number in *savepoint. The call ends the transaction's declarations of joined memory:
+ * before further stores the program must declare the memory again with tp_segment_set_range, because a rollback to the
+ * savepoint undoes only stores that were declared after the savepoint.
  */
 int tp_savepoint(tp_txn *txn, uint64_t *savepoint);
 
@@ -442,16 +443,16 @@ int tp_abort_detached(tp_env *env, uint64_t id);
  */
 
 /*
- * Begins a snapshot and stores its handle in *snapshot. The snapshot shows the commits of this process and of others
- * that could already be read when it began, and no later commit, however long the program holds it. A snapshot takes no
- * lock, so no transaction waits for it. Its calls wait only for the disk: a call that reads a commit which is not on
+ * Begins a snapshot and stores its handle in *snapshot. The snapshot shows the commits that could already be read when
+ * it began, whichever process made them. It shows no later commit, however long the program holds it. A snapshot takes
+ * no lock, so no transaction waits for it. Its calls wait only for the disk: a call that reads a commit which is not on
  * disk yet returns when the commit is on disk, unless the environment's commits are TP_RELAXED. Pass the snapshot to
- * the calls that read, in place of a transaction; calls that change something return TP_MISUSE. End it with tp_commit
- * or tp_abort, which do the same for a snapshot.
+ * the calls that read, in place of a transaction; calls that change something return TP_MISUSE. End the snapshot with
+ * tp_commit or tp_abort: for a snapshot both calls do the same.
  *
- * The library reconstructs records that were changed after the snapshot began from the log. It keeps the log for a
- * snapshot within limits (an hour, 4 GiB, unless the settings say otherwise); beyond these limits a call may return
- * TP_SNAPSHOT_TOO_OLD.
+ * If a record was changed after the snapshot began, the library reconstructs the earlier record from the log. It keeps
+ * the log for a snapshot within limits (an hour, 4 GiB, unless the settings say otherwise); beyond these limits a call
+ * may return TP_SNAPSHOT_TOO_OLD.
  */
 int tp_snapshot(tp_env *env, tp_txn **snapshot);
 
@@ -480,7 +481,7 @@ int tp_hash_open(tp_env *env, const char *name, tp_db **db);
 /* Closes the database. Returns TP_IN_USE while a transaction has a cursor over it. */
 int tp_db_close(tp_db *db);
 
-/* Stores the length of the longest key that the database accepts, in bytes, in *size: a quarter of a page. */
+/* Stores in *size the length, in bytes, of the longest key that the database accepts: a quarter of a page. */
 int tp_db_key_max(tp_db *db, size_t *size);
 
 /* -- keys in an order of the program
@@ -499,11 +500,11 @@ int tp_db_key_max(tp_db *db, size_t *size);
  */
 
 /*
- * Converts the size bytes at bytes to a result of other bytes, for tp_order. The function stores at most room bytes of
- * the result at made, and returns the length of the whole result. If the length exceeds room, the library calls the
- * function again with more room (as with strxfrm). The function must give the same result for the same bytes, in every
- * process and every version of the program that uses the database: if you change the order, give it another name.
- * Several threads may call the function at once. It cannot fail, and must not call this library.
+ * Converts the size bytes at the address bytes to other bytes, the result, for tp_order. The function stores at most
+ * room bytes of the result at the address made, and returns the length of the whole result. If the length exceeds room,
+ * the library calls the function again with more room (as with strxfrm). The function must give the same result for the
+ * same bytes, in every process and every version of the program that uses the database: if you change the order, give
+ * it another name. Several threads may call the function at once. It cannot fail, and must not call this library.
  */
 typedef size_t tp_recode(const void *bytes, size_t size, void *made, size_t room, void *argument);
 
@@ -565,8 +566,8 @@ typedef struct tp_wanted {
 int tp_get_many(tp_db *db, tp_txn *txn, tp_wanted *wanted, size_t count);
 
 /*
- * Makes the processor load the memory where a key's record is into its cache. Call this if the program does other work
- * first and then reads or changes the record. The call is a hint: it locks nothing and reads nothing from the disk.
+ * Makes the processor load a key's record from memory into its cache. Call this if the program does other work first
+ * and then reads or changes the record. The call is a hint: it locks nothing and reads nothing from the disk.
  */
 int tp_prefetch(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
 
@@ -591,7 +592,7 @@ int tp_update_part(tp_db *db, tp_txn *txn, const void *key, size_t key_size, siz
 
 /*
  * Adds amount to a number in the value of a key, and stores the sum in *sum, unless sum is NULL. The number has eight
- * bytes, begins at the byte offset, and has its least significant byte first, as an int64_t of x86-64. The sum wraps
+ * bytes, begins at the byte offset, and has its least significant byte first, like an int64_t on x86-64. The sum wraps
  * around. Returns TP_NOTFOUND and TP_LENGTH as tp_update_part does.
  */
 int tp_add(tp_db *db, tp_txn *txn, const void *key, size_t key_size, size_t offset, int64_t amount, int64_t *sum);
@@ -621,8 +622,9 @@ enum {
 
 /*
  * A range of the keys of a database, for example {"b", 1, "p", 1, TP_FROM | TP_BELOW} or {"pe", 2, NULL, 0, TP_PREFIX}.
- * The library ignores low or high if the flags in how do not use it. For all keys, pass NULL instead of a tp_range. For
- * a hash file a range returns TP_DATABASE; for a database whose keys have a named order (tp_order), TP_PREFIX does.
+ * The library ignores low or high if the flags in how do not use it. For all keys, pass NULL instead of a tp_range. A
+ * call with a range for a hash file returns TP_DATABASE, and so does a call with TP_PREFIX for a database whose keys
+ * have a named order (tp_order).
  */
 typedef struct tp_range {
     const void *low;
@@ -633,7 +635,7 @@ typedef struct tp_range {
 } tp_range;
 
 /*
- * Stores the number of keys in the range in *count. In a transaction, no other transaction can change this number until
+ * Stores in *count the number of keys in the range. In a transaction, no other transaction can change this number until
  * the transaction ends.
  */
 int tp_count(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *count);
@@ -650,9 +652,9 @@ int tp_delete_range(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *cou
  * A new cursor has no position. In a transaction, a cursor locks the records that it visits, and the gaps between them,
  * for reading until the transaction ends; other transactions can change records that it has not visited. The cursor
  * ends with the transaction. A call that fails, or returns TP_NOTFOUND, leaves the cursor at its position, with two
- * exceptions: if tp_cursor_next returns TP_NOTFOUND, the cursor is after all records, and if tp_cursor_prev does, it is
- * before all records. When the record at the cursor is removed, the cursor is between the neighbours of that
- * record. All this holds for every kind of cursor.
+ * exceptions: if tp_cursor_next returns TP_NOTFOUND, the cursor is after all records, and if tp_cursor_prev returns
+ * TP_NOTFOUND, the cursor is before all records. When the record at the cursor is removed, the cursor is between the
+ * neighbours of that record. All this holds for every kind of cursor.
  *
  * A call that moves the cursor copies the pair at the new position to key and value, or returns TP_NOTFOUND. key or
  * value may be NULL.
@@ -699,9 +701,9 @@ int tp_cursor_next(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 int tp_cursor_prev(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
- * Calls visit with the next pair, and with each further pair, until visit returns another code than TP_OK. The call
- * returns that code, and the cursor is at the last pair visited. Pairs are not copied, so this is the fastest way
- * to visit many pairs.
+ * Calls visit with the next pair and with each further pair. If visit returns a code other than TP_OK, tp_cursor_each
+ * returns that code, and the cursor is at the last pair visited. After the last pair, tp_cursor_each returns TP_OK.
+ * Pairs are not copied, so this is the fastest way to visit many pairs.
  */
 int tp_cursor_each(tp_cursor *cursor, tp_visit *visit, void *argument);
 
@@ -776,7 +778,7 @@ int tp_index_add(tp_index_keys *keys, const void *key, size_t key_size);
 /* Drops an index of the database: writes no longer update it. Returns TP_NOTFOUND if the database has no such index. */
 int tp_index_drop(tp_db *db, const char *name);
 
-/* Stores the number of records with an index key in *count. */
+/* Stores in *count the number of records that have this index key. */
 int tp_index_count(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, uint64_t *count);
 
 /*
@@ -793,7 +795,7 @@ int tp_index_verify(tp_index *index, tp_txn *txn, tp_buffer *findings);
 
 /* -- visit records in the order of an index
  *
- * These calls work as the calls of tp_cursor. The range (tp_range) is a range of index keys, or NULL for all index
+ * These calls work like the calls of tp_cursor. The range (tp_range) is a range of index keys, or NULL for all index
  * keys. A cursor visits the index keys in order, and the records of each index key in the order of their own keys. Each
  * of the three buffers may be NULL. A cursor in a transaction locks the index entries and the records that it visits
  * for reading. A cursor in a snapshot shows the index and the records as they were at the same moment.
@@ -849,8 +851,8 @@ int tp_recno_update_part(tp_recno *recno, tp_txn *txn, uint64_t number, size_t o
 int tp_recno_add(tp_recno *recno, tp_txn *txn, uint64_t number, size_t offset, int64_t amount, int64_t *sum);
 
 /*
- * Stores a record under a free number after all used numbers, and stores this number in *number, unless number is NULL.
- * Numbers may be skipped: if a transaction aborts, the numbers of its appended records stay unused.
+ * Stores a record under a number that is higher than all used numbers. Stores the new number in *number, unless number
+ * is NULL. Numbers may be skipped: if a transaction aborts, the numbers of its appended records stay unused.
  */
 int tp_recno_append(tp_recno *recno, tp_txn *txn, const void *record, size_t record_size, uint64_t *number);
 
@@ -859,8 +861,9 @@ int tp_recno_delete(tp_recno *recno, tp_txn *txn, uint64_t number);
 
 /* -- visit records in the order of their numbers
  *
- * These calls work as the calls of tp_cursor. A call that moves the cursor stores the number of the record in *number,
- * and copies the record; number or record may be NULL. tp_recno_cursor_seek moves to the first record whose number is
+ * These calls work like the calls of tp_cursor. A call that moves the cursor stores the number of the record in
+ * *number, and copies the record; number or record may be NULL. tp_recno_cursor_seek moves to the first record whose
+ * number is
  * `from` or greater.
  */
 
@@ -888,9 +891,9 @@ enum {
 
 /*
  * Opens a database whose keys have several values each, creates it if it is missing, and stores its handle in *multi.
- * how is the order of a key's values: TP_SORTED or TP_AS_THEY_CAME. order is the name of an order of the keys
- * (tp_order), or NULL for the order of their bytes. Returns TP_DATABASE if the database was created with another how or
- * order.
+ * The argument how is the order of a key's values: TP_SORTED or TP_AS_THEY_CAME. The argument order is the name of an
+ * order of the keys (tp_order), or NULL for the order of their bytes. Returns TP_DATABASE if the database was created
+ * with other orders.
  */
 int tp_multi_open(tp_env *env, const char *name, int how, const char *order, tp_multi **multi);
 
@@ -922,24 +925,24 @@ int tp_multi_count(tp_multi *multi, tp_txn *txn, const void *key, size_t key_siz
  */
 int tp_multi_delete(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, uint64_t *count);
 
-/* Removes the first value of a key that is equal to value. Returns TP_NOTFOUND if the key has no such value. */
+/* Removes the first of a key's values that is equal to value. Returns TP_NOTFOUND if the key has no such value. */
 int tp_multi_delete_value(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
 /*
- * Stores the number of pairs whose keys are in the range in *count. In a transaction, no other transaction can change
+ * Stores in *count the number of pairs whose keys are in the range. In a transaction, no other transaction can change
  * this number until the transaction ends.
  */
 int tp_multi_count_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /*
  * Removes all keys in the range with all their values, and stores the number of removed pairs in *count, unless count
- * is NULL. In all else it works as tp_delete_range does.
+ * is NULL. Otherwise it works like tp_delete_range.
  */
 int tp_multi_delete_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /* -- visit keys with several values
  *
- * These calls work as the calls of tp_cursor. A cursor visits all pairs, or the pairs whose keys are in a range
+ * These calls work like the calls of tp_cursor. A cursor visits all pairs, or the pairs whose keys are in a range
  * (tp_range): the keys in order, and the values of each key in their order.
  *
  *     for (code = tp_multi_cursor_seek(cursor, "pear", 4, &key, &value); code == TP_OK;
@@ -1014,7 +1017,7 @@ int tp_multi_cursor_go_to(tp_multi_cursor *cursor, const void *place, size_t pla
 /* Opens a list, creates it if it is missing, and stores its handle in *list. */
 int tp_list_open(tp_env *env, const char *name, tp_list **list);
 
-/* Closes the list. Returns TP_IN_USE while a transaction has a cursor over it, or a text file of it is open. */
+/* Closes the list. Returns TP_IN_USE while a transaction has a cursor over it, or its text file (tp_text) is open. */
 int tp_list_close(tp_list *list);
 
 /* Stores the number of records in *count. */
@@ -1049,11 +1052,11 @@ int tp_list_delete(tp_list *list, tp_txn *txn, uint64_t number);
 
 /* -- visit a list, and change it on the way
  *
- * These calls work as the calls of tp_recno_cursor. The position of a cursor is a number. An insertion or removal
+ * These calls work like the calls of tp_recno_cursor. The position of a cursor is a number. An insertion or removal
  * through the cursor adjusts this number, so the cursor stays on its record. Any other insertion or removal before the
  * cursor does not adjust it, so the cursor is then at another record. tp_list_cursor_seek moves to the record with
- * exactly this number. If the cursor is at no record, a call that needs a record returns TP_NOTFOUND. In a snapshot
- * nothing can be changed.
+ * exactly the given number. If the cursor is at no record, a call that needs a record returns TP_NOTFOUND. In a
+ * snapshot nothing can be changed.
  *
  *     if (tp_list_cursor_last(cursor, &number, NULL) == TP_OK)
  *         tp_list_cursor_insert_before(cursor, "last but one", 12, NULL);
@@ -1163,7 +1166,8 @@ typedef int tp_next_pair(tp_pair *pair, void *argument);
 
 /*
  * Receives reports on the progress of a call. what names the current step of the call (such as "sorting"), done is the
- * number of finished units of this step, and total the number of all its units, or 0 if that number is unknown.
+ * number of finished units of this step, and total is the number of all units of the step, or 0 if that number is
+ * unknown.
  */
 typedef void tp_watch(const char *what, uint64_t done, uint64_t total, void *argument);
 
@@ -1171,9 +1175,10 @@ typedef void tp_watch(const char *what, uint64_t done, uint64_t total, void *arg
  * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. If
  * several pairs have the same key, the call keeps the last of them. The load is a separate transaction, which locks the
  * whole database. If it fails, nothing was loaded. It returns TP_NOT_EMPTY if the database has records already. flags
- * is TP_LOAD_SORTED, or 0 to sort the pairs first, in about memory bytes of memory (0: 64 MiB) and a file in the
- * environment's directory. The call fills pages to fill_percent, 10 to 100 (0: 100); leave room if keys will be
- * inserted between the loaded keys. It calls next and watch with argument; watch and count may be NULL.
+ * is TP_LOAD_SORTED if next supplies the pairs in key order, or 0. With 0 the call first sorts the pairs, with a file
+ * in the environment's directory. The argument memory limits the memory for sorting: about this number of bytes (0: 64
+ * MiB). The call fills pages to fill_percent, 10 to 100 (0: 100); leave room if keys will be inserted between the
+ * loaded keys. It calls next and watch with argument; watch and count may be NULL.
  */
 int tp_load(tp_db *db, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next, tp_watch *watch,
             void *argument, uint64_t *count);
@@ -1214,13 +1219,13 @@ int tp_multi_compact(tp_multi *multi, unsigned int fill_percent, tp_watch *watch
 /*
  * Drops a database with its indices when the transaction commits; the name is then free. No other transaction can use
  * the database or its name until this transaction ends. After the commit, calls with older handles return TP_DROPPED.
- * To replace database a by database b, drop a and rename b to a in one transaction. The commit returns when it is on
- * disk. It waits while a backup is taken.
+ * To replace database a by database b, drop a and rename b to a in one transaction. The commit returns when the drop is
+ * on disk. While a backup is taken, the commit waits.
  */
 int tp_drop(tp_txn *txn, const char *name);
 
 /*
- * Renames a database when the transaction commits. The locks and the commit are as with tp_drop. Older handles stay
+ * Renames a database when the transaction commits. tp_drop describes the locks and the commit. Older handles stay
  * valid. Returns TP_DATABASE if the new name is invalid, or if another database has the new name and this transaction
  * does not drop or rename that database. Databases cannot exchange their names.
  */
@@ -1254,10 +1259,10 @@ int tp_env_count_records(tp_env *env, const char *name, uint64_t *count);
  * moment. But a program that does not use this library and reads several files during a commit may see old contents of
  * some files and new contents of others.
  *
- * The commit of a transaction with files returns when the commit is on disk, whatever its durability, and the files are
- * in their places. If it returns TP_FILES_WAITING, the transaction is committed, but some files could not be put in
- * their places: the next process that opens the environment, or changes one of these files, tries again. If another
- * program has changed a file since the transaction first used the file, the commit changes nothing and returns TP_FILE.
+ * Whatever its durability is, the commit of a transaction with files returns when it is on disk and the files are in
+ * their places. If it returns TP_FILES_WAITING, the transaction is committed, but some files could not be put in their
+ * places: the next process that opens the environment, or changes one of these files, tries again. If another program
+ * has changed a file since the transaction first used the file, the commit changes nothing and returns TP_FILE.
  *
  * A path must not contain a symbolic link or "..", and must not be in the environment's directory. If a file is
  * replaced, its access control list, extended attributes and further hard links are not kept. A transaction with files
@@ -1292,16 +1297,16 @@ int tp_file_rename(tp_txn *txn, const char *from, const char *to);
 int tp_file_remove(tp_txn *txn, const char *path);
 
 /*
- * Copies the contents of a file to contents, which may be NULL. The copy includes this transaction's own changes. Of
- * another transaction, the call sees all changes of files or none. Returns TP_NOTFOUND if there is no such file. The
- * path stays locked until the transaction ends.
+ * Copies the contents of a file to contents, which may be NULL. The copy includes this transaction's own changes. If
+ * another transaction changes several files, the calls see all of these changes or none. Returns TP_NOTFOUND if there
+ * is no such file. The path stays locked until the transaction ends.
  */
 int tp_file_read(tp_txn *txn, const char *path, tp_buffer *contents);
 
 /*
- * Stores the paths of the files that committed transactions have changed and that are not known to be in their places
- * yet, each followed by a zero byte, in paths. A file whose directory is missing (as on a disk that is not mounted)
- * stays on this list. A file that is just being put in its place is on the list for a moment.
+ * Lists the files that committed transactions have changed and that are not yet known to be in their places. Stores
+ * their paths in paths, each followed by a zero byte. A file whose directory is missing (as on a disk that is not
+ * mounted) stays on this list. A file that is just being put in its place is on the list for a moment.
  */
 int tp_env_waiting_files(tp_env *env, tp_buffer *paths);
 
@@ -1400,8 +1405,8 @@ enum {
 /* The state that tp_restore restores. */
 enum {
     TP_UNTIL_END = 0, /* the latest state; value is ignored */
-    TP_UNTIL_LSN = 1, /* with all transactions whose commit record is before the log sequence number value */
-    TP_UNTIL_TIME = 2 /* with all commits that were reported as on disk by the time value, in microseconds since 1970 */
+    TP_UNTIL_LSN = 1, /* with all transactions whose commit record has the LSN in value, or a lower LSN */
+    TP_UNTIL_TIME = 2 /* with all commits that were reported as on disk by the time in value (microseconds since 1970) */
 };
 
 /* A backup, and the states that can be restored from it. */
@@ -1414,10 +1419,10 @@ typedef struct {
 } tp_backed_up;
 
 /*
- * Copies the environment to the directory to, while other threads and processes use it. flags is 0, and to is missing
- * or empty; or flags is TP_BACKUP_MORE, and to has a backup already. The copy has all commits that were made before the
- * call began, and some of the commits that were made during the call. Segments of memory are not copied. Stores a
- * description of the backup in *done, unless done is NULL.
+ * Copies the environment to a directory, while other threads and processes use the environment. The argument to is the
+ * path of the directory. With flags 0 the directory must be missing or empty; with TP_BACKUP_MORE it must have a backup
+ * already. The copy has all commits that were made before the call began, and some of the commits that were made during
+ * the call. Segments of memory are not copied. Stores a description of the backup in *done, unless done is NULL.
  */
 int tp_backup(tp_env *env, const char *to, unsigned int flags, tp_watch *watch, void *argument, tp_backed_up *done);
 
@@ -1428,10 +1433,10 @@ int tp_backup(tp_env *env, const char *to, unsigned int flags, tp_watch *watch, 
 int tp_backup_check(const char *backup, tp_watch *watch, void *argument, tp_backed_up *found);
 
 /*
- * Makes an environment from a backup, in the directory to, which must be missing, or empty except for a libtp.toml.
- * until is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value is the LSN or the time. Stores the LSN at which the
- * new log continues in *end, unless end is NULL. If the program has its own types of log records, register them before
- * (tp_log_type).
+ * Makes an environment from a backup. The argument to is the path of the environment's directory, which must be missing
+ * or be empty except for a libtp.toml. until is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value is the LSN or
+ * the time. Stores the LSN at which the new log continues in *end, unless end is NULL. If the program has its own types
+ * of log records, register them first (tp_log_type).
  */
 int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp_watch *watch, void *argument, uint64_t *end);
 
@@ -1476,9 +1481,9 @@ int buf_page_size(tp_pages *fid, size_t *size);
 /*
  * Copies page pageno for the transaction, and stores the address of the copy in *page. The program reads and changes
  * the copy as it likes. The copy stays until buf_unpin, or until the transaction ends. Stores the page's length in
- * bytes in *size, or 0 if all its bytes are zero, as in a page that was never written; size may be NULL. how is BF_PIN.
- * Lock the page before (tp_lock). A transaction with a changed copy that was not unpinned cannot commit (TP_MISUSE). A
- * rollback to a savepoint does not change copies: unpin them before.
+ * bytes in *size, or 0 if all its bytes are zero, as in a page that was never written; size may be NULL. The argument
+ * how is BF_PIN. Lock the page first (tp_lock). A transaction with a changed copy that was not unpinned cannot commit
+ * (TP_MISUSE). A rollback to a savepoint does not change copies: unpin them first.
  */
 int buf_get(tp_pages *fid, tp_txn *txn, uint32_t pageno, int how, void **page, size_t *size);
 
@@ -1529,8 +1534,8 @@ typedef int tp_page_change(void *page, size_t page_size, const void *argument, s
 /*
  * Registers a type of log record for the environments that this process opens from now on. code is at least 1, and must
  * never be used for another type. name has 1 to 64 bytes, and each record of the type contains it. redo makes a change
- * of this type, and undo reverses the change on the page as it is at the time of the undo. If undo is NULL, the library
- * undoes a change by restoring the previous bytes.
+ * of this type, and undo reverses the change. When undo is called, the page may also have later changes. If undo is
+ * NULL, the library undoes a change by restoring the previous bytes.
  *
  * If a process dies with uncommitted changes of the type, only processes that have registered the type can undo them.
  * If the log has records of the type and a process restarts the environment without having registered the type,
@@ -1539,9 +1544,9 @@ typedef int tp_page_change(void *page, size_t page_size, const void *argument, s
 int tp_log_type(uint16_t code, const char *name, tp_page_change *redo, tp_page_change *undo);
 
 /*
- * Logs a change of the registered type code, and makes it: calls the type's redo with argument. If the type has an undo
- * function, the transaction needs no lock of the page before: several transactions can make such changes of a page at
- * once, and a transaction that locks the page for reading waits for them.
+ * Logs a change and makes it: the call passes argument to the redo function of the type that was registered with code.
+ * If the type has an undo function, the transaction does not have to lock the page first: several transactions can make
+ * such changes of a page at once, and a transaction that locks the page for reading waits for them.
  */
 int tp_log(tp_pages *fid, tp_txn *txn, uint32_t pageno, uint16_t code, const void *argument, size_t argument_size);
 
@@ -1582,19 +1587,19 @@ int log_read(tp_env *env, uint64_t lsn, tp_log_visit *visit, void *argument);
 
 /*
  * Calls visit with all records from LSN `from` on (0: from the oldest record that is kept), up to the end of the log at
- * the time of the call. If visit returns another code than TP_OK, the call ends and returns that code.
+ * the time of the call. If visit returns a code other than TP_OK, the call ends and returns that code.
  */
 int log_roll(tp_env *env, uint64_t from, tp_log_visit *visit, void *argument);
 
 /*
  * Calls visit with the record at LSN last, with the previous record of the same transaction, and so on, back to the
- * transaction's first record or to the oldest record that is kept. If visit returns another code than TP_OK, the call
+ * transaction's first record or to the oldest record that is kept. If visit returns a code other than TP_OK, the call
  * ends and returns that code. The call undoes nothing.
  */
 int log_unroll(tp_env *env, uint64_t last, tp_log_visit *visit, void *argument);
 
 /*
- * Stores the LSN of the last record that a running transaction has logged in *lsn, or 0 if it has logged none. Pass the
+ * Stores in *lsn the LSN of the last record that a running transaction has logged, or 0 if it has logged none. Pass the
  * LSN to log_unroll.
  */
 int tp_last_lsn(tp_txn *txn, uint64_t *lsn);

@@ -98,7 +98,7 @@ int vista_abort_transaction(vista *segment);
 void *vista_malloc(vista *segment, size_t bytes);
 
 /*
- * Frees an allocation in the transaction; an abort takes the free back. The memory is allocated again only after the
+ * Frees an allocation in the transaction; an abort undoes the free. The memory is allocated again only after the
  * transaction has ended. On a full disk vista_malloc fails, but vista_free does not fail, and a transaction with a
  * vista_free can end.
  */

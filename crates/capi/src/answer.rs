@@ -177,8 +177,8 @@ impl From<Error> for Trouble {
     }
 }
 
-/// Returns the reason for a code that a function of the program returned: the last text of this thread, if the code is
-/// one of the library's.
+/// Returns the reason for a code that a function of the program returned. For a code of the library, this is the last
+/// text of this thread; for a code of the program, it is a text with the code.
 pub(crate) fn reason(code: c_int) -> String {
     match meaning(code) {
         Some(_) => last_error().to_string_lossy().into_owned(),

@@ -116,7 +116,8 @@ fn run_once(
     }
     let cause = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
     match done.abort() {
-        // A retry does not help while the transaction is not undone, so the caller gets the failure of the abort.
+        // The abort failed, and a retry helps only after the transaction was undone. So the caller gets the failure of
+        // the abort.
         Err(trouble) if is_retryable(code) => Err(trouble),
         _ => Err(cause),
     }

@@ -283,7 +283,7 @@ impl<T: Kind> Table<T> {
         }
     }
 
-    /// Returns whether the handle's value was not removed yet.
+    /// Returns whether the table has the handle's value.
     pub(crate) fn has(&self, handle: Handle<T>) -> bool {
         self.find(handle).is_ok_and(|slot| is_in(slot.word.load(Ordering::Acquire), handle))
     }
@@ -298,7 +298,7 @@ impl<T: Kind> Table<T> {
             }
             if word & IS_EXCLUSIVE != 0 || (exclusive && word & USERS != 0) {
                 return Err(Trouble::misuse(format!(
-                    "another call of this program uses {} now, and only one thread at a time can use it. In the child of a fork that call can belong to a thread of the parent: then no call of the child can use or close the handle, which ends with the child or with exec",
+                    "another call of this program uses {} now, and only one thread at a time can use it. In the child of a fork, that call can belong to a thread of the parent: then no call of the child can use or close the handle, which ends with the child or with exec",
                     Self::NAME
                 )));
             }

@@ -56,7 +56,7 @@ fn show(visit: LogVisit, record: &libtp::LogRecord, argument: *mut c_void) -> Co
     }
 }
 
-/// Shows records until the program's function returns another code than `TP_OK`.
+/// Shows records until the program's function returns a code other than `TP_OK`.
 fn walk(
     visit: Option<LogVisit>,
     argument: *mut c_void,

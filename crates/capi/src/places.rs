@@ -98,7 +98,7 @@ impl Shown<(Fill, Fill, Fill)> for IndexEntry {
 }
 
 fn ended() -> Trouble {
-    Trouble::misuse("the cursor's transaction has ended, and the cursor with it: it can only be closed")
+    Trouble::misuse("the cursor's transaction has ended, and so has the cursor: the cursor can only be closed")
 }
 
 /// Opens a cursor over a database, puts it into its transaction and returns its handle to C.

@@ -54,7 +54,7 @@ impl Keys {
 }
 
 fn no_range(how: c_uint) -> Trouble {
-    let what = "give TP_FROM or TP_ABOVE or neither of these, and TP_UPTO or TP_BELOW or neither; or TP_PREFIX alone";
+    let what = "give at most one of TP_FROM and TP_ABOVE, and at most one of TP_UPTO and TP_BELOW; or only TP_PREFIX";
     Trouble::misuse(format!("{how:#x} does not describe a range: {what}"))
 }
 

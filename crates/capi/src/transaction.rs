@@ -151,10 +151,10 @@ const _: () = {
     is_send::<Snapshot<'static>>();
 };
 
-// SAFETY: a transaction may move to another thread, and every value that borrows from it moves along, because all of
-// them are in this value, which one thread uses at a time. Cursors and `Savepoint` are not `Send` only because, if they
-// moved without the transaction, the transaction would stay in the other thread. A place has only a cursor, whose type
-// is one of those of `Borrowing`, and a pin, which is `Send`.
+// SAFETY: a transaction may move to another thread. Every value that borrows from the transaction moves with it,
+// because all of them are in this value, which one thread uses at a time. The only reason why cursors and `Savepoint`
+// are not `Send` is that they could move to another thread without their transaction; here they cannot. A place has
+// only a cursor, whose type implements `Borrowing`, and a pin, which is `Send`.
 unsafe impl Send for Transaction {}
 
 kind!(Transaction = 1);

@@ -1,7 +1,7 @@
 //! `vista.h`: the paper's interface (Rio Vista, section 4, figure 3).
 //!
-//! C has a handle of a segment, as of every other value ([`handles`](crate::handles)). A call fails if its segment was
-//! unmapped, or if another call is using the segment. A panic ends the process: it does not unwind into C.
+//! C uses a segment through a handle, like every other value ([`handles`](crate::handles)). A call fails if its segment
+//! was unmapped, or if another call is using the segment. A panic ends the process: it does not unwind into C.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;

@@ -201,7 +201,7 @@ fn a_telephone_book_in_two_files_is_changed_in_transactions() {
 }
 
 #[test]
-fn a_comparison_of_the_program_orders_a_plain_file_and_with_a_named_order_a_shared_file() {
+fn a_comparison_function_of_the_program_orders_plain_files_and_shared_files() {
     let workshop = workshop();
     let program = compiled("examples/numbers.c", workshop.path(), Link::Shared);
     for run in [says, says_under_valgrind] {

@@ -145,7 +145,7 @@ fn the_test_suite_of_perls_db_file_passes() {
     fs::create_dir_all(&kept).unwrap();
     let source = match fetched(&kept) {
         Ok(source) => source,
-        Err(Missing::Unfetched(why)) => return skipped(&format!("its source cannot be had: {why}")),
+        Err(Missing::Unfetched(why)) => return skipped(&format!("its source cannot be fetched: {why}")),
         Err(Missing::Broken(why)) => panic!("the source of DB_File: {why}"),
     };
     let header = Command::new("perl").args(["-MConfig", "-e", "exit !-f \"$Config{archlibexp}/CORE/perl.h\""]).status();

@@ -49,7 +49,7 @@ int alone(void)
 }
 "#;
 
-/// Returns whether a name is one of a function of this library.
+/// Returns whether a name is the name of a function of this library.
 fn is_ours(name: &str) -> bool {
     name == "dbopen"
         || ["tp_", "vista_", "txn_", "db_", "buf_", "lock_", "log_"].iter().any(|beginning| name.starts_with(beginning))

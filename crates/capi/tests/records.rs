@@ -1,5 +1,5 @@
-//! Runs programs in C with `libtp.h`: examples, misuse, threads and forks. On some days a program runs under valgrind,
-//! except the program of the guard, which never does.
+//! Runs programs in C with `libtp.h`: examples, misuse, threads and forks. On some days a program runs under valgrind.
+//! The program with a guarded segment never runs under valgrind.
 #![allow(clippy::unwrap_used)]
 
 mod c;

@@ -1,4 +1,4 @@
-//! Runs programs in C with `vista.h`, also until one ends in the middle of a transaction.
+//! Runs programs in C with `vista.h`. Some of the programs end in the middle of a transaction.
 #![allow(clippy::unwrap_used)]
 
 mod c;

@@ -11,7 +11,7 @@ use libtp::{Env, Error, Run, Table};
 const ACCOUNTS: u32 = 20;
 const CENTS: i64 = 100;
 
-/// Why a transfer was not made.
+/// The reason why a transfer was not made.
 #[derive(Debug)]
 pub enum Refusal {
     /// There is no such account.
@@ -40,7 +40,7 @@ impl std::fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The accounts by number, in cents.
+/// The accounts. The key of an account is its number, and the value is its balance in cents.
 #[derive(Clone)]
 pub struct Bank {
     env: Env,

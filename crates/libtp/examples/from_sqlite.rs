@@ -13,7 +13,7 @@ use std::path::Path;
 
 use libtp::{Env, Load, Table};
 
-/// By number: the name and the price.
+/// The products. The key is the number of a product, and the value is its name and its price.
 type Products = Table<i64, (String, i64)>;
 
 /// Returns the rows of a text that the shell wrote in mode `ascii`.
@@ -26,15 +26,15 @@ fn rows(text: &str) -> impl Iterator<Item = Result<(i64, (String, i64)), String>
     })
 }
 
-/// Makes an environment of the rows in `text`, and reports.
+/// Makes an environment of the rows in `text`, and prints a report.
 pub fn migrate(text: &str, to: &Path, out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     // All rows are parsed before the environment is made: a text with a wrong row leaves no environment.
     let rows = rows(text).collect::<Result<Vec<_>, String>>()?;
     let env = Env::create(to)?;
     let products: Products = env.table("products")?;
     writeln!(out, "{} products", products.load(&Load::sorted(), rows)?)?;
-    // CREATE INDEX by_price ON products (cents). An index key is a price as bytes, whose order is the order of the
-    // prices.
+    // CREATE INDEX by_price ON products (cents). An index key is a price, encoded so that the order of the bytes is the
+    // order of the prices.
     let by_price = products.db().index("products by price", |_id, product, keys| {
         if let Some((_, cents)) = <(String, i64) as libtp::Value>::decode_value(product) {
             let mut key = Vec::new();

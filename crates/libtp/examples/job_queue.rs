@@ -19,9 +19,9 @@ const WORKERS: u64 = 3;
 
 /// The tables of the queue.
 struct Queue {
-    /// By number: the work to do.
+    /// The work to do. The key is the job's number.
     jobs: Table<u64, String>,
-    /// By number: the result.
+    /// The results. The key is the job's number.
     results: Table<u64, u64>,
 }
 
@@ -74,7 +74,7 @@ pub fn work(path: &Path) -> Result<()> {
     }
 }
 
-/// Fills a queue, starts workers with `worker`, kills each of them once, and reports.
+/// Fills a queue, starts workers with `worker`, kills each of them once, and prints a report.
 pub fn show(
     path: &Path,
     worker: &dyn Fn() -> std::io::Result<Command>,

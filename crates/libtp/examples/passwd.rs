@@ -5,9 +5,9 @@
 //! cargo run -p libtp --example passwd
 //! ```
 //!
-//! Every program of the machine reads the files `passwd` and `group`, and none of these programs knows transactions.
-//! A user is added to both files and to a database at once, or to none. A check-in puts the new texts of several
-//! sources in their places, keeps the old ones in a database, and notes its author.
+//! Every program of the machine reads the files `passwd` and `group`, and none of these programs knows transactions. A
+//! user is added to both files and to a database at once, or to none. A check-in puts the new texts of several sources
+//! in their places. It stores the old texts and the author in a database.
 
 use std::fs;
 use std::io::Write;

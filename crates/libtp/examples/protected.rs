@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The file is a stack of words: page 0 has their number, and each later page has as many words as fit. `unprotected`
-//! is a program that keeps its stack in a plain file. If it is killed between its two writes, it leaves a word that is
-//! not counted; and two processes overwrite each other's words. `protected` is the same code with the six steps, each
-//! marked in its place.
+//! is a program that keeps its stack in a plain file. If this program is killed between its two writes, it leaves a
+//! word that is not counted. If two processes run the program at once, they overwrite each other's words. `protected`
+//! is the same code with the six steps, each marked in its place.
 
 use std::fs;
 use std::io::Write;
@@ -123,7 +123,8 @@ mod protected {
             meta.bytes[..8].copy_from_slice(&(count + 1).to_le_bytes());
             // Steps 2, 4 and 5, for the write: the change is logged, then the page is changed and released.
             self.file.put(txn, &meta)?;
-            // This change has a log-record type of the program, whose functions (step 6) make the change and undo it.
+            // The program has its own type of log record for this change. The functions of that type (step 6) make the
+            // change and undo it.
             let argument = [&u64::try_from(at)?.to_le_bytes()[..], &word(new)].concat();
             self.file.apply(txn, number, PUSHED, &argument)?;
             Ok(())

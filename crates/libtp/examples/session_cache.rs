@@ -13,11 +13,11 @@ use libtp::{Durability, Env, Result, Table};
 /// The sessions, and the ways to find them. All three tables change in one transaction.
 pub struct Sessions {
     env: Env,
-    /// By token: the time when the session ends, and its user.
+    /// The key is the token. The value is the time when the session ends, and its user.
     by_token: Table<String, (u64, String)>,
-    /// The time of the end and the token: the sessions in the order in which they end.
+    /// The key is the time when the session ends, and the token: so the sessions are in the order in which they end.
     by_end: Table<(u64, String), ()>,
-    /// The user and the token.
+    /// The key is the user and the token.
     by_user: Table<(String, String), ()>,
 }
 

@@ -1,7 +1,7 @@
 //! The calls on an environment's handle, [`Env`].
 //!
-//! The roof of the crate (ARCHITECTURE.md): this module may import from every floor, and no floor imports from it. The
-//! state of a handle is in `region/inner.rs`, and opening is in `admin/opening.rs`.
+//! This module is above all floors of the crate (ARCHITECTURE.md): it may import from every floor, and no floor imports
+//! from it. The state of a handle is in `region/inner.rs`, and opening is in `admin/opening.rs`.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,17 +17,17 @@ use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, 
 
 impl Env {
     /// Creates an environment in `directory` with the settings of its `libtp.toml`, if that file exists, and opens it.
-    /// Creates the directory if it is missing. If several processes call this function at once, one of them succeeds. A
-    /// call that failed or was killed has created no environment; a later call may create it.
+    /// Creates the directory if it is missing. If several processes call this function at the same time, one of them
+    /// succeeds. A call that failed or was killed has created no environment; a later call may create it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("bank");
     /// use libtp::{Env, Error};
     ///
-    /// assert!(matches!(Env::open(&path), Err(Error::Environment { .. })), "there is none yet");
+    /// assert!(matches!(Env::open(&path), Err(Error::Environment { .. })), "no environment exists yet");
     /// let env = Env::create(&path)?;
-    /// assert!(matches!(Env::create(&path), Err(Error::Environment { .. })), "there is one already");
+    /// assert!(matches!(Env::create(&path), Err(Error::Environment { .. })), "an environment exists already");
     /// let again = Env::open(&path)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -46,7 +46,8 @@ impl Env {
         Builder::default().create(false).open(directory)
     }
 
-    /// Opens the environment in `directory`; creates it if it is missing. Any number of processes may do so at once.
+    /// Opens the environment in `directory`; creates it if it is missing. Any number of processes may call this
+    /// function at the same time.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -100,7 +101,7 @@ impl Env {
     /// opening reports the loss ([`Opened::lost`]) until a program has called this function.
     pub fn opened(&self) -> &Opened {
         let opened = &self.0.opened;
-        // Relaxed: a second note changes nothing.
+        // Relaxed is enough: a second note of the loss changes nothing.
         if opened.lost && !self.0.has_read_loss.swap(true, Ordering::Relaxed) {
             let noted = self.0.with_session(|managers, txn| Ok(managers.note_loss_read(txn.session())?));
             noted.unwrap_or_else(|error| tracing::warn!(%error, "the next opening reports the lost commits again"));
@@ -198,7 +199,7 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// `Database`, with both names, when the database has another order; else as [`Env::btree`].
+    /// `Database`, with the names of both orders, when the database has another order; else as [`Env::btree`].
     pub fn btree_ordered(&self, name: &str, order: impl Order + 'static) -> Result<Db> {
         Db::open_ordered(&self.0, name, Arc::new(order))
     }
@@ -239,13 +240,13 @@ impl Env {
     /// Opens the environment's segment `name` of recoverable memory, with a flat part of `bytes` bytes; creates the
     /// segment if it is missing. The segment is a file in the environment's directory.
     ///
-    /// The segment survives what its file survives ([`Segment::survives`]), whatever the durability of a transaction:
-    /// durability concerns only the log. On ordinary storage the segment survives the death of every process. If the
-    /// machine goes down while the segment is in use, the records of `Sync` commits are kept, but the segment may be
-    /// torn, and opening it is refused. Opening a segment logs a warning if the environment's commits survive more
-    /// events than the segment does. For data that must survive a crash of the machine, use records, or a segment in
-    /// memory that survives the crash ([`Env::segment_at`]). The crate `rvm` offers memory with a log on an ordinary
-    /// disk, but it joins no transaction.
+    /// The segment survives the events that its file survives ([`Segment::survives`]), whatever the durability of a
+    /// transaction: durability concerns only the log. On ordinary storage the segment survives the death of every
+    /// process. If the machine goes down while the segment is in use, the records of `Sync` commits are kept, but the
+    /// segment may be torn, and opening it is refused. Opening a segment logs a warning if the environment's commits
+    /// survive more events than the segment does. For data that must survive a crash of the machine, use records, or a
+    /// segment in memory that survives the crash ([`Env::segment_at`]). The crate `rvm` offers memory with a log on an
+    /// ordinary disk, but it joins no transaction.
     ///
     /// # Errors
     /// `Memory` if the segment cannot be created or opened, belongs to another environment, or was in use when the
@@ -275,7 +276,7 @@ impl Env {
         self.0.with_session(|managers, txn| crate::region::background::step(&env, managers, txn))
     }
 
-    /// Returns every lock held or waited for.
+    /// Returns every lock that a session holds or waits for.
     pub fn locks(&self) -> Result<Vec<crate::LockInfo>> {
         self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))
     }
@@ -293,13 +294,14 @@ impl Env {
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = Txn::begin(&self.0, self.0.durability)?;
         let mut verified = crate::db::opening::verify(&self.0, name, &txn)?;
-        // If this region was replaced, sessions of the new region may have written pages that look damaged from here.
+        // If this region was replaced, sessions of the new region may have written pages that look damaged in this
+        // region.
         if txn.generation().managers.region.is_broken() {
             return Err(Error::Rebuilt);
         }
         txn.commit()?;
         let more = match crate::db::index::verify::disagreements(&self.0, name) {
-            // A damaged page, which may be among the findings already.
+            // The damaged page may be among the findings already.
             Err(Error::Corrupt(_)) if !verified.findings.is_empty() => Vec::new(),
             Err(Error::Corrupt(damage)) => vec![damage.to_string()],
             found => found?,
@@ -312,7 +314,7 @@ impl Env {
     ///
     /// # Errors
     /// `OutcomeUnknown` with its cause when the commit could not be made durable, for example because a write to disk
-    /// failed. `Rebuilt` when the shared memory was rebuilt before that, and the commit is lost.
+    /// failed. `Rebuilt` when the shared memory was rebuilt before the commit was on disk, and the commit is lost.
     pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
         self.0.check_process()?;
         let generation = self.0.newest();
@@ -344,8 +346,8 @@ impl Env {
         })
     }
 
-    /// Removes the shared memory of environments whose directory is gone. The library also does this when it creates a
-    /// region, and when a process first opens an environment whose region is in that directory. Returns the memory that
+    /// Removes the shared memory of environments whose directory is gone. The library also does this when a process
+    /// first opens an environment, for the directories that may have the environment's region. Returns the memory that
     /// it did not remove because that memory may hold commits that exist nowhere else.
     pub fn sweep_memory(&self) -> Vec<OrphanedMemory> {
         self.0.platform.sweep()

@@ -1,8 +1,8 @@
 //! libtp: transactions that any number of processes share.
 //!
-//! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions. They
-//! share one page cache, one lock table and one log in memory; a process that is killed at any instruction is repaired
-//! by the others. There is no server, and nothing has to be sized or set.
+//! An [`Env`] is a directory. Any number of processes open it at the same time and change its databases in
+//! transactions. They share one page cache, one lock table and one log in memory; a process that is killed at any
+//! instruction is repaired by the others. There is no server, and nothing has to be sized or set.
 //!
 //! # In ten minutes
 //!
@@ -28,7 +28,8 @@
 //! ```
 //!
 //! A transaction sees and changes records as if it ran alone (strict two-phase locking, gaps between keys included).
-//! `get_for_update` locks at once for writing: two transactions that both read and then write would wait for each other.
+//! `get_for_update` locks for writing already when it reads: two transactions that first lock a record for reading and
+//! then write it would wait for each other.
 //!
 //! **Many records.** Ranges are iterators, from both ends. A [`Snapshot`] reads the state that was committed at one
 //! moment, without locks: it waits for no writer, and no writer waits for it.
@@ -56,9 +57,9 @@
 //! Integers, strings, bytes, options and tuples are keys and values. With the feature `serde`, a value may have any
 //! type that serde knows (`Serde`).
 //!
-//! **Bytes.** Below the tables are databases of bytes: [`Db`], a B-tree ([`Env::btree`]) or a hash file ([`Env::hash`]);
-//! [`Multi`], several values a key; [`Recno`] and [`List`], records by number. An [`Index`] finds records by keys that a
-//! function computes, and changes with them.
+//! **Bytes.** Below the tables are databases of bytes: [`Db`], a B-tree ([`Env::btree`]) or a hash file
+//! ([`Env::hash`]); [`Multi`], with several values for each key; [`Recno`] and [`List`], records by number. An
+//! [`Index`] finds records by keys that a function computes, and changes together with the records.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -78,20 +79,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **When a commit returns.** [`Durability`] decides. [`Durability::Sync`], the default: when the commit is on disk.
-//! [`Durability::Relaxed`]: at once; the commit survives the death of any process, and is on disk a tenth of a second
-//! later. [`Durability::Rio`]: at once; the commit survives a crash of the system, too, where the memory outlives such
-//! a crash.
+//! **When a commit returns.** [`Durability`] decides. With [`Durability::Sync`], the default, a commit returns when it
+//! is on disk. With [`Durability::Relaxed`] a commit returns immediately: it survives the death of any process, and is
+//! on disk a tenth of a second later. With [`Durability::Rio`] a commit returns immediately, and survives a crash of
+//! the system, too, where the memory outlives such a crash.
 //!
 //! **What goes wrong.** [`Error`] has a variant for each case in which a program acts differently.
-//! [`Error::is_retryable`] says whether running the transaction again may help, which [`Env::run`] does by itself. A
-//! lock timeout names the transaction and the process that hold the lock. Damage names file and page ([`Damage`]). A
-//! program's own errors end a transaction with [`Env::try_run`]; a part of a transaction that may fail by itself is a
-//! [`Savepoint`] or [`Txn::nested`].
+//! [`Error::is_retryable`] says whether running the transaction again may help; [`Env::run`] then runs it again by
+//! itself. A lock timeout names the transaction and the process that hold the lock. Damage names file and page
+//! ([`Damage`]). With [`Env::try_run`], an error of the program's own ends the transaction. For a part of a transaction
+//! that may fail alone, use a [`Savepoint`] or [`Txn::nested`].
 //!
-//! **Opening.** [`Env::create`] refuses an environment that exists, [`Env::open`] one that does not;
-//! [`Env::open_or_create`] suits programs of which any may be first. [`Env::open_read_only`] refuses every change of data.
-//! [`Env::builder`] has the settings.
+//! **Opening.** [`Env::create`] makes a new environment, and refuses an existing environment. [`Env::open`] opens an
+//! existing environment. [`Env::open_or_create`] does either: use it if several programs share an environment and any
+//! of them may be the first. [`Env::open_read_only`] refuses every change of data. [`Env::builder`] has the settings.
 //!
 //! # Examples to run
 //!
@@ -110,8 +111,9 @@
 //!
 //! # Beyond
 //!
-//! Backups of an environment at work ([`Env::backup`]), restores to any moment ([`Backup`]), loads ([`Load`]), transactions
-//! that another process continues ([`Txn::detach`]), recoverable memory ([`Env::segment`], the crate [`vista`]).
+//! Backups of an environment while it is used ([`Env::backup`]), restores to any moment ([`Backup`]), loads ([`Load`]),
+//! transactions that another process continues ([`Txn::detach`]), recoverable memory ([`Env::segment`], the crate
+//! [`vista`]).
 //!
 //! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the interface for
 //! applications: the managers of the paper's figure 1 are crates of their own.
@@ -205,7 +207,7 @@ pub use libtp_record::{order, Order};
 pub use libtp_process::cancel_waits;
 // Recoverable memory is a crate of its own, whose segments take part in transactions:
 pub use vista;
-// For the interface for C, which begins its transactions itself; with `Txn::heed_cancels_since`:
+// For the interface for C, which uses this function together with `Txn::heed_cancels_since`:
 #[doc(hidden)]
 pub use libtp_process::cancels;
 // For the measurement of the paper's figure 5:

@@ -1,4 +1,5 @@
-//! Tables of typed keys and values over databases of bytes: [`Table`](crate::Table), with codecs of the program's types.
+//! Tables of typed keys and values over databases of bytes: [`Table`](crate::Table), with codecs of the program's
+//! types.
 //!
 //! |file|contents|
 //! |---|---|

@@ -1,5 +1,5 @@
 //! Tests of files of pages, and of the program's log records: in a restore, in a salvage, and with a lock on all pages.
-// Test code outside of test functions: a panic is the report.
+// Functions outside of the tests may panic, too: the panic reports the failure.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -23,7 +23,7 @@ fn counted(env: &Env) -> u8 {
     page.unwrap().bytes[0]
 }
 
-/// Takes a backup that has a record of the program's type in the log to be replayed.
+/// Takes a backup in whose log a restore finds a record of the program's type.
 fn back_up(environment: &Path, backup: &Path) {
     let env = program().open(environment).unwrap();
     let pages = env.pages("counters").unwrap();

@@ -1,8 +1,9 @@
 //! A segment survives only the events that its memory survives, also if the durability of a commit promises more.
-//! Opening such a segment warns. After such an event, opening the segment is refused.
+//! Opening such a segment logs a warning. After an event that the memory does not survive, opening the segment is
+//! refused.
 //!
-//! This file has only one test: a second test in the same process could cause the same events.
-// Test code outside of test functions: a panic is the report.
+//! This file has only one test: a second test in the same process could disturb the counts of the warnings.
+// Functions outside of the tests may panic, too: the panic reports the failure.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -74,7 +75,7 @@ fn a_segment_that_survives_less_than_the_durability_causes_a_warning() {
     let options = vista::Options::new(0).anywhere();
     let segment = env.segment_at(at("sync").join("memory"), &options).unwrap();
     env.run(|txn| txn.join(&segment)?.set_range(0, 1).map(|range| range.fill(7))).unwrap();
-    // The machine goes down now: the next start has another number.
+    // The machine goes down here: its next start has another number.
     let left = at("left");
     std::fs::copy(segment.path(), &left).unwrap();
     std::fs::OpenOptions::new().write(true).open(&left).unwrap().write_all_at(&[0x5a; 16], BOOT).unwrap();

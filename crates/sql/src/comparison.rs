@@ -64,7 +64,7 @@ pub fn check(original: &Connection, copy: &Connection, read: &[(Table, Sum)]) ->
         let found = sum(copy, table)?;
         if found != *expected {
             return Err(Failure::Failed(format!(
-                "the copy of table {} differs from the original: the copy has {} rows, the original {}. The copy was removed; the original is unchanged",
+                "the copy of table {} differs from the original: the copy has {} rows, and the original has {}. The copy was removed; the original is unchanged",
                 table.name, found.rows, expected.rows
             )));
         }

@@ -73,7 +73,7 @@ impl Settings {
 pub struct Printer<'p> {
     settings: &'p Settings,
     columns: Vec<String>,
-    /// The rows of the modes column and table: the widths of the columns depend on all rows.
+    /// In the modes column and table, the rows that are not printed yet: the widths of the columns depend on all rows.
     kept: Vec<Vec<String>>,
     count: u64,
 }

@@ -7,9 +7,9 @@
 //!
 //! If we are killed here: the environment remains under its temporary name, and the next import of the file removes the
 //! remains. If we are killed between the two renames, the environment has its final name, and the file still has its
-//! own name, under which programs continue to use it. If the environment replaces the file under the file's name, both
-//! exchange their names in one system call, so the name exists at all times. If we are killed after the exchange, the
-//! file has the temporary name `FILE.importing-NUMBER`.
+//! own name, under which programs continue to use it. If the environment gets the file's own name, the environment and
+//! the file exchange their names in one system call, so the name exists at all times. If we are killed after the
+//! exchange, the file has the temporary name `FILE.importing-NUMBER`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +28,7 @@ use crate::{comparison, copy, sentence};
 /// The suffixes of the files that SQLite creates next to a database file.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Imports `file` into the environment `name`, or into one named like the file with the suffix .tp.
+/// Imports `file` into the environment `name`. Without `name`, the environment has the file's name with the suffix .tp.
 pub fn run(file: &Path, name: Option<&Path>, wait: Duration, output: &mut Output) -> Result<Ending> {
     let interrupts = Interrupts::default();
     interrupts.listen(Work::Copy)?;
@@ -75,7 +75,7 @@ pub fn run(file: &Path, name: Option<&Path>, wait: Duration, output: &mut Output
     Ok(Ending::Done)
 }
 
-/// Returns a failure before which no file was changed.
+/// Returns the failure of an import that has changed no file.
 fn refuse<T>(why: String) -> Result<T> {
     Err(Failure::Failed(format!("{why}; nothing was changed")))
 }

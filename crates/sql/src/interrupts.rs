@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 
 use crate::rusqlite::{Connection, InterruptHandle};
 
-/// Shells report that a signal ended a program by the exit code `SIGNAL_CODE` plus the signal's number.
+/// If a signal has ended a program, shells report the exit code `SIGNAL_CODE` plus the signal's number.
 const SIGNAL_CODE: i32 = 128;
 
 /// The kind of work that signals interrupt.
@@ -59,7 +59,8 @@ impl Interrupts {
         Running(self)
     }
 
-    /// Runs `open`, which opens a database. A signal ends the program, so `open` must create nothing to be removed.
+    /// Runs `open`, which opens a database. A signal ends the program, so `open` must not create files that would have
+    /// to be removed.
     pub fn while_opening<T>(&self, open: impl FnOnce() -> T) -> T {
         self.ends().is_opening = true;
         let opened = open();

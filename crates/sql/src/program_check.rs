@@ -20,7 +20,8 @@ pub const LIBRARY: &str = "libsqlite3.so.0";
 
 /// An SQLite that a program uses.
 struct Found {
-    /// The file that contains the SQLite. If the linker does not find `libsqlite3.so.0`: the file that is linked to it.
+    /// The file that contains the SQLite. If the linker does not find `libsqlite3.so.0`, this is the file that is
+    /// linked to the library.
     file: PathBuf,
     /// The name of the SQLite, for the report.
     version: String,
@@ -87,7 +88,8 @@ fn files_of(program: &Path) -> Result<Vec<PathBuf>> {
         walk(&path, &mut files)?;
         return Ok(files);
     }
-    // The file named `python` may be a script that starts the real Python, so Python is asked by this name.
+    // The file named `python` may be a script that starts the real Python, so Python is started under this name, and
+    // asked for the file of its module.
     let module = module_of_python(&path);
     let path = fs::canonicalize(&path).map_err(Failure::doing(format!("open {}", path.display())))?;
     let bytes = read(&path)?;

@@ -13,7 +13,7 @@ use crate::dot_command::{self, Next};
 use crate::session::Session;
 use crate::statements;
 
-/// The limit for nested `.read` commands: files that read each other would never end.
+/// The limit for nested `.read` commands. Without a limit, two files that read each other would be read for ever.
 const DEPTH_MAX: usize = 16;
 
 /// Runs a shell command, or statements. Returns `false` if a command ends the shell.

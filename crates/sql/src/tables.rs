@@ -14,8 +14,8 @@ pub struct Table {
     pub name: String,
     /// The statement that creates the table.
     pub sql: String,
-    /// The names of the columns to copy, quoted: the rowid, if the table has one and no column is an alias of the
-    /// rowid, and then the columns that are not generated.
+    /// The names of the columns to copy, quoted. If the table has a rowid and no column is an alias of the rowid, the
+    /// first name is the rowid's. Then follow the columns that are not generated.
     pub columns: Vec<String>,
 }
 

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// The files of the shim, in the order in which the varied source includes them.
 const SHIM: [&str; 6] = ["handle.c", "transaction.c", "tree.c", "cursor.c", "statement.c", "copy.c"];
 
-/// The options of SQLite: those of `libsqlite3-sys` and of Debian, except `dbstat`, which would read the pages of a
-/// file, and LIMIT for UPDATE and DELETE, which the amalgamation's parser does not have.
+/// The options of SQLite: the options of `libsqlite3-sys` and of Debian, except two. `dbstat` would read the pages of a
+/// file. The amalgamation's parser does not have LIMIT for UPDATE and DELETE.
 const OPTIONS: [&str; 22] = [
     "SQLITE_CORE",
     "SQLITE_THREADSAFE=1",
@@ -71,8 +71,8 @@ fn build() -> Result<(), String> {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsqlite3.so.0");
     // The library calls its own functions, even if another SQLite is linked into the program.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
-    // rustc passes a version script with the functions of Rust, and this is a second one. The linker must accept two
-    // scripts: lld does, which rustc uses by default from 1.90 on.
+    // rustc passes a version script with the functions of Rust, and this is a second version script. The linker must
+    // accept both; lld, which rustc uses by default from 1.90 on, accepts both.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", exports.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-u,sqlite3_open_v2");
     Ok(())

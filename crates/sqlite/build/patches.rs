@@ -84,13 +84,13 @@ pub const PATCHES: &[Patch] = &[
     // At a savepoint a virtual table writes its pending changes, which is not wanted for the savepoints of the patch
     // above. A statement that writes to a virtual table has a savepoint in stock SQLite, too.
     Patch {
-        name: "the savepoint of a statement is not one of virtual tables",
+        name: "a statement's savepoint does not reach virtual tables",
         behind: "\ncase OP_Transaction: {",
         at: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1);\n",
         put: "      rc = p->usesStmtJournal ? sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1) : SQLITE_OK;\n",
     },
     Patch {
-        name: "the end of a statement's savepoint is none of virtual tables",
+        name: "the end of a statement's savepoint does not reach virtual tables",
         behind: "\nstatic SQLITE_NOINLINE int vdbeCloseStatement(Vdbe *p, int eOp){\n",
         at: "  if( rc==SQLITE_OK ){\n    if( eOp==SAVEPOINT_ROLLBACK ){\n      rc = sqlite3VtabSavepoint(",
         put: "  if( rc==SQLITE_OK && p->usesStmtJournal ){\n    if( eOp==SAVEPOINT_ROLLBACK ){\n      rc = sqlite3VtabSavepoint(",

@@ -2,9 +2,9 @@
 //!
 //! `LIBTP_SQLITE_SOURCE` can name a directory with `sqlite3.c` and `sqlite3.h`, for another version of SQLite. Without
 //! this variable, the source is that of the package `libsqlite3-sys`, which cargo has fetched for this build, in
-//! cargo's directory of unpacked packages. If it is not there (vendored packages), `cargo metadata` returns the
-//! package's directory. It is not asked first, because it needs all packages of the workspace, and a build fetches only
-//! some.
+//! cargo's directory of unpacked packages. If the source is not there (vendored packages), `cargo metadata` returns the
+//! package's directory. The build does not call `cargo metadata` first, because that command needs all packages of the
+//! workspace, and a build fetches only some of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The functions of `btree.h` for which SQLite's own code is used also for an environment.
+//! The functions of `btree.h` that run SQLite's own code for an environment, too.
 //!
 //! They work on the companion (c/shim.h): pagers, caches, page sizes, mutexes and hints; or they call other functions
 //! of `btree.h`. If `btree.h` has a function that is neither in this list nor in the shim, the build fails: otherwise

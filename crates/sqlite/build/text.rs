@@ -1,4 +1,4 @@
-//! Changes of a text at given places. It is an error if a place is missing, or is there twice.
+//! Changes of a text at given places. It is an error if a place is missing, or occurs twice.
 
 /// The text of the amalgamation.
 pub struct Text(String);
@@ -15,7 +15,7 @@ pub struct Patch {
     pub put: &'static str,
 }
 
-/// Stands in a patch for the text that it replaces.
+/// A mark in a patch. It stands for the text that the patch replaces.
 pub const SAME: &str = "<SAME>";
 
 /// The largest distance of a place from the text before it, in bytes: about the length of a long function.
@@ -36,14 +36,14 @@ impl Text {
         self.0.get(from..to).ok_or_else(|| "the parts of the source are in an unknown order".into())
     }
 
-    /// Puts a text before a text that occurs once.
+    /// Puts the text `put` before the text `at`, which must occur once.
     pub fn put_before(&mut self, at: &str, put: &str) -> Result<(), String> {
         let place = self.place(at)?;
         self.0.insert_str(place, put);
         Ok(())
     }
 
-    /// Puts a text after the line with a text that occurs once.
+    /// Puts the text `put` after the line that contains the text `at`, which must occur once.
     pub fn put_behind_line(&mut self, at: &str, put: &str) -> Result<(), String> {
         let place = self.place(at)?;
         let end = self.0[place..].find('\n').ok_or("the last line has no end")?;
@@ -70,8 +70,8 @@ impl Text {
         let mut places = self.0.match_indices(of).map(|(place, _)| place);
         match (places.next(), places.next()) {
             (Some(place), None) => Ok(place),
-            (None, _) => Err(format!("{of:?} is not there")),
-            (Some(_), Some(_)) => Err(format!("{of:?} is there more than once")),
+            (None, _) => Err(format!("{of:?} does not occur")),
+            (Some(_), Some(_)) => Err(format!("{of:?} occurs more than once")),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Adds a second B-tree layer to the amalgamation.
 //!
-//! For each function of `btree.h` that the shim defines, `sqlite3BtreeX`, SQLite's own function is renamed to
-//! `stockBtreeX`. The shim's function `sqlite3BtreeX` calls libtp if the handle belongs to an environment, and
-//! otherwise `stockBtreeX`. All other source code calls `sqlite3BtreeX` as before.
+//! The shim defines functions of `btree.h`. If it defines `sqlite3BtreeX`, SQLite's own function of this name is
+//! renamed to `stockBtreeX`. The shim's function calls libtp if the handle belongs to an environment, and otherwise
+//! `stockBtreeX`. All other source code calls `sqlite3BtreeX` as before.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -86,7 +86,7 @@ static int sqlite3TpBackup(sqlite3 *pDest, const char *zDest, sqlite3 *pSrc, con
   return 1;
 }
 
-/* Returns the bytes of an SQLite file with the same records, or NULL. */
+/* Returns the bytes of an SQLite file with the records of an environment, or NULL after an error. */
 static unsigned char *sqlite3TpSerialize(Btree *p, sqlite3_int64 *piSize, unsigned mFlags){
   unsigned char *a = 0;
   char *zFile = 0;

@@ -31,9 +31,9 @@ static TpField *tpFields(TpPlace *c, const Mem *aMem, int n){
   }
   return c->aField;
 }
-/* Returns how many of n fields are encoded, and stores whether they are the whole key of an entry. An entry of a UNIQUE
-** index has the rowid in its key only if a column is NULL. So the check whether a new row is unique looks up one key,
-** and locks no gap. */
+/* Returns how many of n fields are encoded, and stores whether these are the whole key of an entry. An entry of a
+** UNIQUE index has the rowid in its key only if a column is NULL. So the check whether a new row is unique looks up one
+** key, and locks no gap. */
 static int tpNumber(TpPlace *c, const Mem *aMem, int n, int *pIsWhole){
   KeyInfo *k = c->pKeyInfo;
   int i, nUnique = k->nTpUnique;
@@ -265,7 +265,7 @@ SQLITE_PRIVATE int sqlite3BtreeDelete(BtCursor *p, u8 flags) {
   int rc;
   if( p->pTp==0 ) return stockBtreeDelete(p, flags);
   rc = tpStand(p);
-  /* The row at the cursor was removed before. */
+  /* The row at the cursor is removed already. */
   if( rc==SQLITE_ABORT ) return SQLITE_OK;
   if( rc==SQLITE_OK ) TP_CALL(rc, p->pBtree, tpsql_delete(TPP(p)->pConn, TPP(p)->iCursor));
   return rc;
@@ -274,6 +274,6 @@ static int sqlite3TpIsOurs(BtCursor *p){ return p->pTp!=0; }
 static int sqlite3TpNewRowid(BtCursor *p, i64 *pv){
   int rc;
   TP_CALL(rc, p->pBtree, tpsql_new_rowid(TPP(p)->pConn, TPP(p)->iCursor, pv));
-  /* There is no rowid above the highest. After SQLITE_FULL, SQLite tries random rowids. */
+  /* The last rowid is the largest possible number. After SQLITE_FULL, SQLite tries random rowids. */
   return rc==SQLITE_DONE ? SQLITE_FULL : rc;
 }

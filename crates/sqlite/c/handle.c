@@ -30,8 +30,8 @@ static void tpVersionFunc(sqlite3_context *p, int n, sqlite3_value **a){
   sqlite3_result_text(p, sqlite3_tp_version(), -1, SQLITE_STATIC);
 }
 
-/* Returns whether a name is one of an environment: with ?tp=1, for a directory, for a name that ends in .tp, and for a
-** name in LIBTP_SQLITE; never with ?tp=0. tpsql_open then refuses files, and directories that are no environments.
+/* Returns whether a name means an environment: if it has ?tp=1, ends in .tp, is a directory, or is in LIBTP_SQLITE. A
+** name with ?tp=0 never means an environment. tpsql_open later refuses files, and directories that are no environments.
 ** Returns -1 if LIBTP_SQLITE is invalid. */
 static int tpIsEnvironment(sqlite3_vfs *pVfs, const char *z, int vfsFlags){
   int n = sqlite3Strlen30(z);
@@ -118,9 +118,9 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
 }
 
 /* Returns the time limit for a lock wait, in milliseconds: PRAGMA busy_timeout. If the program has a busy handler, each
-** wait is short, and tpAgain calls the handler between the waits: only a session that waits is in the lock's queue and
-** is seen by the deadlock detection. If the program has set neither, the limit is one second: most locks on rows are
-** held for microseconds. */
+** wait is short, and tpAgain calls the handler between the waits. (Without these waits, the session would not be in the
+** lock's queue, and the deadlock detection would not see it.) If the program has set neither, the limit is one second:
+** most locks on rows are held for microseconds. */
 static int sqliteDefaultBusyCallback(void*, int);
 static int tpWait(sqlite3 *db){
   if( db->busyHandler.xBusyHandler==0 ) return db->bTpNoWait ? 0 : 1000;
@@ -183,8 +183,8 @@ SQLITE_PRIVATE int sqlite3BtreeCheckpoint(Btree *p, int m, int *a, int *b) {
 }
 SQLITE_PRIVATE void sqlite3BtreeClearCache(Btree *p) { if( p->pTp==0 ) stockBtreeClearCache(p); }
 
-/* Handles the file controls and pragmas (SQLITE_FCNTL_PRAGMA) of an environment. Returns whether it has handled this
-** one. */
+/* Handles the file controls and pragmas (SQLITE_FCNTL_PRAGMA) of an environment. Returns whether it has handled
+** this call. */
 static int tpPragma(Btree *p, char **a, int *pRc){
   if( sqlite3StrICmp(a[1], "journal_mode")==0 ){
     if( a[2] && sqlite3StrICmp(a[2], "wal")==0 ) TPH(p)->isWal = 1;

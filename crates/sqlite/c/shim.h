@@ -39,7 +39,7 @@ struct TpField {
   size_t n;
 };
 
-/* State at the beginning of a sqlite3_step. Some of it is restored before the statement runs again. */
+/* State at the beginning of a sqlite3_step. A part of the state is restored before the statement runs again. */
 struct TpStep { i64 iLastRowid; i64 nTotalChange; i64 nChange; int nAgain; u8 isFresh; u8 wasAuto; };
 
 #define TPH(p) ((TpHandle*)(p)->pTp)

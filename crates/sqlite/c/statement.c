@@ -57,7 +57,7 @@ static void tpDoomAll(sqlite3 *db, int isReported, const char *zCause){
 }
 #include "replay.c"
 /* Returns whether a statement that was the victim of a deadlock may run again by itself: it is outside of a
-** transaction, no other statement is open, and the program has not got a row of it. */
+** transaction, no other statement is open, and the program has not got a row of the statement. */
 static int tpMayRunAgain(Vdbe *v, TpStep *t){
   sqlite3 *db = v->db;
   if( !t->isFresh || !t->wasAuto || !db->autoCommit || t->nAgain>=10 ) return 0;
@@ -67,8 +67,8 @@ static int tpMayRunAgain(Vdbe *v, TpStep *t){
   return 1;
 }
 static int sqlite3Step(Vdbe*);
-/* Makes a step. RELEASE of the outermost savepoint of a doomed transaction rolls it back, but SQLite stays in the
-** transaction. So the transaction is doomed again. */
+/* Makes a step. RELEASE of the outermost savepoint of a doomed transaction rolls the transaction back, but SQLite
+** stays in it. So the transaction is doomed again. */
 static int tpStepDoomed(Vdbe *v){
   sqlite3 *db = v->db;
   int wasDoomed = v->eVdbeState!=VDBE_RUN_STATE && !db->autoCommit && tpIsDoomed(db);

@@ -66,7 +66,7 @@ SQLITE_PRIVATE int sqlite3BtreeRollback(Btree *p, int trip, int w) {
 SQLITE_PRIVATE int sqlite3BtreeBeginStmt(Btree *p, int i) {
   return p->pTp ? tpsql_savepoints(TPH(p)->pConn, i) : stockBtreeBeginStmt(p, i);
 }
-/* Savepoints with numbers from nSavepoint on are those of statements. */
+/* Savepoints with numbers from nSavepoint on belong to statements. */
 SQLITE_PRIVATE int sqlite3BtreeSavepoint(Btree *p, int op, int i) {
   if( p==0 || p->pTp==0 ) return stockBtreeSavepoint(p, op, i);
   return tpsql_savepoint_end(TPH(p)->pConn, op==SAVEPOINT_ROLLBACK, i, i>=p->db->nSavepoint);

@@ -1,4 +1,4 @@
-/* Trees, which SQLite names by a number, for SQLite the root page; and the values that SQLite has in a file's header. */
+/* Trees, and the values that SQLite has in a file's header. SQLite names a tree by the number of its root page. */
 
 SQLITE_PRIVATE int sqlite3BtreeCreateTable(Btree *p, Pgno *pi, int f) {
   int rc;

@@ -51,7 +51,8 @@ impl Connection {
         // The setting may have changed after `new_txn` read it and before the transaction locked it.
         let is_alone = how == BeginMode::Immediate && self.session.meta.runs_immediate_alone();
         let begun = begun.and_then(|()| if is_alone { self.session.exclude_writers() } else { Ok(()) });
-        // If a deadlock has ended the new transaction, it never was the connection's, so there is nothing to roll back.
+        // If a deadlock has ended the new transaction, it never became the connection's transaction, so there is
+        // nothing to roll back.
         begun.map_err(|refusal| {
             if refusal.ends_transaction && !self.session.is_writing() {
                 self.session.note_victim();
@@ -171,7 +172,8 @@ impl Connection {
             return;
         }
         self.leave();
-        // If the library has ended the transaction already, the abort fails. Its error is the same cause.
+        // If the library has ended the transaction already, the abort fails. The abort's error is ignored, because it
+        // has the same cause.
         let _ = self.session.take_reader().map(Reader::abort);
         self.session.doom = Some(cause.to_owned());
         self.session.is_doom_reported = true;

@@ -85,7 +85,7 @@ pub(crate) struct Cursor {
     is_write: bool,
     /// The number of bytes of a key that searches compare. All entries have shorter keys.
     longest: usize,
-    /// Whether SQLite is reading the record: changes of it by other cursors fail.
+    /// Whether SQLite is reading the record. While it is, changes of the record by other cursors fail.
     pub(crate) is_pinned: bool,
     /// Whether the cursor belongs to a blob handle, which has stored the blob's offset in the record.
     pub(crate) is_blob: bool,
@@ -319,7 +319,8 @@ impl Cursor {
         Ok(is_there)
     }
 
-    /// Before a step forward, stores the cursor's present key as the low bound of the key range, if it is the bound.
+    /// Called before a step forward. If the low bound of the key range is the cursor's position, stores the cursor's
+    /// present key as the bound.
     fn leave_low(&mut self, session: &mut Session) {
         if self.is_write {
             return;
@@ -417,7 +418,7 @@ impl Cursor {
         Ok(is_there)
     }
 
-    /// Looks up a key of an index. Returns the order of the entry at the cursor to the key, and whether an entry with
+    /// Looks up a key of an index. Returns how the entry at the cursor compares with the key, and whether an entry with
     /// an equal key was found.
     pub(crate) fn seek_key(&mut self, session: &mut Session, sought: SearchKey<'_>) -> Outcome<(c_int, bool)> {
         self.refuse_fault()?;
@@ -545,7 +546,7 @@ impl Cursor {
         }
     }
 
-    /// Returns the rowid for a new row, or `None` if there is no rowid above the highest.
+    /// Returns the rowid for a new row, or `None` if the last rowid is the largest possible number.
     pub(crate) fn new_rowid(&self, session: &mut Session) -> Outcome<Option<i64>> {
         self.numbered(session, Numbers::take)
     }

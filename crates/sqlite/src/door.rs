@@ -128,9 +128,9 @@ extern "C" fn tpsql_close(connection: Option<Box<Connection>>) {
     });
 }
 
-/// Stores the text and the code of the connection's last error, and returns the text's length; 0 if that error does not
-/// have the code `rc`. The stored code may differ from `rc` = `CORRUPT`, because SQLite replaces the error of a record
-/// that cannot be read by `CORRUPT`.
+/// Stores the text and the code of the connection's last error, and returns the text's length. Returns 0 if that error
+/// does not have the code `rc`. If `rc` is `CORRUPT`, the error may have any code: when a record cannot be read, SQLite
+/// replaces the error's code by `CORRUPT`.
 #[no_mangle]
 extern "C" fn tpsql_sentence(connection: &mut Connection, rc: c_int, code: &mut c_int, text: &mut *const u8) -> c_int {
     let session = &mut connection.session;

@@ -1,9 +1,10 @@
 //! An environment that is open in this process.
 //!
 //! All connections of a process to an environment share one handle. The handle is found by the inodes of the directory
-//! and of its control file, not by the path, because an environment that was removed and made again is another one. An
-//! open environment has a descriptor of its control file, so no other file gets the same inode number. A connection to
-//! a removed environment can still read, but not write. The child of a fork opens the environment again.
+//! and of its control file, not by the path, because an environment that was removed and made again is another
+//! environment. An open environment has a descriptor of its control file, so no other file gets the same inode number.
+//! A connection to a removed environment can still read, but not write. The child of a fork opens the environment
+//! again.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -117,7 +118,7 @@ impl Home {
         self.control.metadata().is_ok_and(|control| control.nlink() == 0)
     }
 
-    /// Fails if the environment was removed, before a write to it.
+    /// Called before a write. Fails if the environment was removed.
     pub(crate) fn refuse_removed(&self) -> Outcome<()> {
         match self.is_removed() {
             false => Ok(()),
@@ -137,7 +138,7 @@ impl Home {
     }
 }
 
-/// Fails if a path is certainly no environment and none may be made there.
+/// Fails if the directory certainly is no environment, and no environment may be made there.
 fn check_place(directory: &Path) -> Outcome<()> {
     let shown = directory.display();
     let refuse = |what: String| Err(Refusal::new(CANTOPEN, what));
@@ -152,14 +153,14 @@ fn check_place(directory: &Path) -> Outcome<()> {
     }
 }
 
-/// Returns whether a directory has other files than a libtp.toml, the settings for a new environment.
+/// Returns whether a directory has files other than `libtp.toml`, which has the settings for a new environment.
 fn has_files(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.file_name() != "libtp.toml")
 }
 
-/// Moves a file to a descriptor above those of the standard streams. A program may have closed these, and may use them
-/// later for files of its own.
+/// Moves a file to a descriptor above the descriptors of the standard streams. A program may have closed the standard
+/// streams, and may use their descriptors later for files of its own.
 fn above_standard(file: File) -> std::io::Result<File> {
     match file.as_raw_fd() {
         // A cloned descriptor is always above the standard streams.

@@ -50,7 +50,7 @@ impl Column {
             1 => Collation::NoCase,
             2 => Collation::RightTrim,
             _ => {
-                let what = "an index in an environment can have only the collations BINARY, NOCASE and RTRIM, the last two only in a database of UTF-8, because its keys are sorted as bytes, without calls of the program. A query can sort by other collations (ORDER BY .. COLLATE)";
+                let what = "an index in an environment can have only the collations BINARY, NOCASE and RTRIM, because its keys are sorted as bytes, without calls of the program. NOCASE and RTRIM also need a database of UTF-8. A query can sort by other collations (ORDER BY .. COLLATE)";
                 return Err(Refusal::new(ERROR, what));
             }
         };

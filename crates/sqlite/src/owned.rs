@@ -30,7 +30,7 @@ pub(crate) struct Reader {
     home: Arc<Home>,
 }
 
-/// Does the same work with a transaction and with a snapshot.
+/// Does work with the transaction or the snapshot of a reader.
 macro_rules! with_source {
     ($reader:expr, $source:ident => $work:expr) => {
         match $reader.source() {

@@ -1,8 +1,8 @@
 //! Roots: for each of SQLite's trees the environment has a B-tree, `sql.N` for the tree with the root page N.
 //!
-//! A transaction that makes a tree makes its file outside of the transaction. If the transaction is undone, the file
-//! stays, with an empty tree, and the next new tree uses it. When SQLite drops a tree, the tree is emptied, and its
-//! root goes to a list of free roots in `sql.meta`. So no transaction removes a file.
+//! When a transaction makes a tree, the tree's file is made outside of the transaction. If the transaction is undone,
+//! the file stays, with an empty tree, and the next new tree uses it. When SQLite drops a tree, the tree is emptied,
+//! and its root goes to a list of free roots in `sql.meta`. So no transaction removes a file.
 
 use libtp::{PageLock, Txn};
 

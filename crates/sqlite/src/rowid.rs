@@ -6,8 +6,9 @@
 //! * exact: the first insert of a transaction into a table locks the table's count until the transaction ends. Other
 //!   inserts that need a number of this table wait. So rows become visible in the order of their numbers, and the
 //!   numbers of an undone transaction are given again.
-//! * free: a separate short transaction raises the count, so no insert waits until another transaction ends. If a
-//!   transaction is undone, its numbers stay unused, unless no later number was taken: then the count is lowered again.
+//! * free: a separate short transaction raises the count, so no insert waits until another transaction ends. When a
+//!   transaction is undone, the count is lowered again if no later number was taken; otherwise the transaction's
+//!   numbers stay unused.
 //!
 //! A wrong count does not overwrite a row. With the rule free, a transaction checks that there is no row with the
 //! number before it uses the number. With the rule exact, it stores the row as a new key, which fails if the row
@@ -83,7 +84,7 @@ struct Given {
 const ATTEMPTS: usize = 1000;
 
 impl Numbers {
-    /// Returns the number for a new row, or `None` if there is no number above the highest.
+    /// Returns the number for a new row, or `None` if the last number is the largest possible number.
     pub(crate) fn take(&mut self, table: Table<'_>) -> Outcome<Option<i64>> {
         let unused = self.unused.filter(|(root, _)| *root == table.root).map(|(_, number)| number);
         if table.rule == Rule::Exact {
@@ -121,8 +122,8 @@ impl Numbers {
         self.unused == Some((root, rowid)) && self.own.contains_key(&root)
     }
 
-    /// Notes that the count of a table was wrong: the next number is the one after the highest row, and the next commit
-    /// stores a correct count.
+    /// Notes that the count of a table was wrong: the next number is the number after the highest row's, and the next
+    /// commit stores a correct count.
     pub(crate) fn distrust(&mut self, root: u32) {
         self.own.insert(root, OwnCount { last: None, stored: None });
         self.unused = None;
@@ -250,7 +251,7 @@ impl Numbers {
         Ok(())
     }
 
-    /// Notes the end of the transaction. Gives the numbers of an undone transaction back.
+    /// Notes the end of the transaction. If the transaction was undone, gives back its numbers.
     pub(crate) fn end(&mut self, home: &Home, is_committed: bool, wait: Duration) {
         if !is_committed {
             let own = &self.own;
@@ -320,7 +321,7 @@ fn raise(table: Table<'_>, rowid: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Lowers the count to before the given numbers, if they are the last.
+/// If no later number was taken, lowers the count to the number before the given numbers.
 fn lower(home: &Home, given: &Given, wait: Duration) -> Outcome<()> {
     let key = given.root.to_be_bytes();
     home.env().run_with(Durability::Relaxed, |txn| {

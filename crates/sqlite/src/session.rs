@@ -11,8 +11,8 @@
 //! of the environment demands it (`settings.rs`). After a deadlock, the connection's next transaction tries to lock the
 //! name in mode X, too: then no other writer runs, and this transaction cannot be a victim.
 //!
-//! A doomed transaction was aborted and has released its locks, but SQLite has not rolled it back yet. Until it does,
-//! every call except the rollback fails. So the later statements of the transaction cannot commit without the earlier
+//! A doomed transaction was aborted and has released its locks, but SQLite has not rolled it back yet. Until the
+//! rollback, every other call fails. So the later statements of the transaction cannot commit without the earlier
 //! statements.
 
 use std::ffi::c_int;
@@ -215,8 +215,8 @@ impl Session {
         Ok(reader)
     }
 
-    /// Tries to lock all other writers out, and returns whether it has. It waits only for a short time, because new
-    /// writers wait for the request in mode X.
+    /// Tries to lock all other writers out, and returns whether that succeeded. The call waits only for a short time,
+    /// because new writers wait while a request in mode X waits.
     fn locks_others_out(&self, txn: &Txn<'static>) -> Outcome<bool> {
         txn.set_lock_timeout(Some(self.wait_left().min(ALONE_WAIT)));
         let locked = txn.lock(WRITERS, Mode::X);

@@ -61,7 +61,7 @@ fn a_script_of_all_kinds_of_statements_gives_the_same_results() {
 
 /// SQL changes rows while a SELECT of the same connection runs.
 #[test]
-fn a_select_goes_on_while_its_connection_changes_rows() {
+fn a_select_continues_while_its_connection_changes_rows() {
     let both = Both::new();
     both.run("CREATE TABLE t(id INTEGER PRIMARY KEY, v)", "");
     both.run("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) INSERT INTO t SELECT i, i FROM n", "");

@@ -167,8 +167,8 @@ fn no_answered_commit_is_lost_when_writers_are_killed() {
     }
 }
 
-/// Runs Python's module `sqlite3` with this library instead of SQLite's. Skipped if there is no Python that links
-/// `libsqlite3.so.0`.
+/// Runs Python's module `sqlite3` with this library instead of SQLite's library. Skipped if there is no Python that
+/// links `libsqlite3.so.0`.
 #[test]
 fn pythons_sqlite_module_works_with_the_library() {
     let directory = tempfile::tempdir().unwrap();

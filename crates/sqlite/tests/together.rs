@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sql::{Connection, Failure, Rows, ABORT_ROLLBACK, BUSY, BUSY_SNAPSHOT};
 
-/// An environment with a table of accounts: ids 1 to 3, 100 each.
+/// An environment with a table of three accounts. The accounts have the ids 1 to 3, and 100 cents each.
 struct Bank {
     directory: tempfile::TempDir,
 }
@@ -187,7 +187,7 @@ fn a_reader_in_a_transaction_blocks_no_writer_and_sees_one_moment() {
     writer.busy_timeout(0);
     writer.ok("UPDATE acc SET cents = cents + 1; INSERT INTO acc VALUES (4, 0, ''); DELETE FROM acc WHERE id = 2");
     assert_eq!(reader.one("SELECT sum(cents) FROM acc"), "300");
-    // The reader may write if only other tables than those that it has read have changed.
+    // The reader may write if the tables that it has read are unchanged.
     reader.ok("COMMIT; BEGIN");
     assert_eq!(reader.one("SELECT count(*) FROM other"), "0");
     writer.ok("UPDATE acc SET cents = 0");
@@ -231,7 +231,7 @@ fn a_deferred_transaction_writes_only_if_its_reads_are_unchanged() {
     assert_eq!(one.one("SELECT count(*) FROM other WHERE v = 'never'"), "0");
 }
 
-/// A SELECT that is open over its connection's commits never shows two states.
+/// A SELECT that stays open while its connection commits never shows two states.
 #[test]
 fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
     let bank = Bank::new();
@@ -285,8 +285,8 @@ fn a_select_that_is_open_over_commits_shows_one_state_or_fails() {
     assert!(sums >= 10, "{sums} sums, {failures} failures");
 }
 
-/// Another connection moves money while a commit is on its way to the disk, from a row that the SELECT has not read to
-/// a row that it has read.
+/// While a commit is on its way to the disk, another connection moves money from a row that the SELECT has not read to
+/// a row that the SELECT has read.
 #[test]
 fn a_select_that_is_open_over_a_slow_commit_shows_one_state_or_fails() {
     let bank = Bank::new();
@@ -306,7 +306,7 @@ fn a_select_that_is_open_over_a_slow_commit_shows_one_state_or_fails() {
             bank.connect(),
             "BEGIN IMMEDIATE; UPDATE acc SET cents = cents + 1 WHERE id = 1; UPDATE acc SET cents = cents - 1 WHERE id = 3; COMMIT",
         );
-        assert!(!mover.is_finished(), "it waits for the row that was read");
+        assert!(!mover.is_finished(), "the mover waits for the row that the SELECT has read");
         one.ok("COMMIT");
         let rest = [select.step(), select.step()].map(|row| row.map(|row| row.unwrap()[0].parse::<i64>().unwrap()));
         match rest {
@@ -448,7 +448,7 @@ fn a_wait_for_another_connection_of_the_same_thread_ends_soon() {
     two.ok("UPDATE acc SET cents = 2 WHERE id = 1");
 }
 
-/// The triggers of two statements lock rows in opposite orders. The program does not notice their deadlocks.
+/// The triggers of two statements lock rows in opposite orders. The program does not notice the statements' deadlocks.
 #[test]
 fn a_statement_that_a_deadlock_ended_runs_again() {
     let bank = Bank::new();
@@ -516,7 +516,7 @@ fn a_job_queue_in_immediate_transactions_gives_each_job_once() {
 }
 
 #[test]
-fn one_of_several_connections_makes_a_table_that_all_make_at_once() {
+fn one_connection_makes_the_table_if_several_connections_make_it_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new.tp");
     let threads: Vec<_> = (0..4)

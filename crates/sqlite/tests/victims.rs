@@ -141,8 +141,8 @@ fn a_victim_keeps_nothing_in_attached_files() {
     let files = ["one.db", "two.db"].map(|name| bank.path(name));
     files.iter().for_each(|file| drop(Connection::open(file).ok("CREATE TABLE t(v)")));
     for is_main in [true, false] {
-        // The victim does not depend on which connection waits first. In one of the two rounds the connection with
-        // attached files must be the victim.
+        // Either connection may be the victim, whichever of them waits first. In at least one of the two runs the
+        // connection with attached files must be the victim.
         let victims: Vec<bool> =
             [true, false].map(|waits_first| attached_victim(&bank, &files, is_main, waits_first)).into();
         assert!(victims.contains(&true), "{victims:?}");
@@ -161,7 +161,7 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
     let insert = if is_main { "INSERT INTO a.t VALUES (1)" } else { "INSERT INTO main.t VALUES (1)" };
     for connection in [&one, &two] {
         connection.busy_timeout(1000);
-        // A statement with a function of the program that is not deterministic is not run again.
+        // A statement that calls a nondeterministic function of the program is not run again.
         connection.add_nested(RAISE);
     }
     let ours = format!("BEGIN IMMEDIATE; {insert}; INSERT INTO b.t VALUES (1); {ONE}; SELECT 1 WHERE 0 AND nested()");

@@ -51,7 +51,8 @@ fn busy() -> Refusal {
     )
 }
 
-/// Does some work with a database in the thread's transaction. Returns `None`, and does nothing, if there is none.
+/// Does some work with a database in the thread's transaction. Returns `None`, and does nothing, if the thread has no
+/// transaction.
 pub(crate) fn within<T>(
     home: &Arc<OpenEnvironment>,
     name: &str,

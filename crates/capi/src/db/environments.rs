@@ -101,7 +101,8 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<O
         }
         refusal
     })?;
-    // If another environment was made under the path during the opening, the control file may be of the wrong one.
+    // If the control file was replaced during the opening, it is unknown which of the two files belongs to the opened
+    // environment.
     let control = control_of(directory).filter(|control| before.is_none_or(|before| before == *control));
     let home = Arc::new(OpenEnvironment { env, directory: directory.into(), control });
     let mut list = list()?;

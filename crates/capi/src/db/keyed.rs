@@ -45,7 +45,7 @@ pub(crate) trait Pairs: Send {
     fn delete_at(&mut self, place: &Place) -> Answer<bool>;
     fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>>;
     fn sync(&mut self) -> Answer<()>;
-    /// Returns a descriptor of the file. The descriptor stays open for as long as the store.
+    /// Returns a descriptor of the file. The descriptor stays open until the store is dropped.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
 

@@ -55,7 +55,7 @@ pub(crate) trait Records: Send {
     fn delete_here(&mut self) -> Answer<bool>;
     /// Syncs the file or list that stores the records. With `is_text`, also syncs the text file.
     fn sync(&mut self, is_text: bool) -> Answer<()>;
-    /// Returns a descriptor of the file. The descriptor stays open for as long as the store.
+    /// Returns a descriptor of the file. The descriptor stays open until the store is dropped.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
 

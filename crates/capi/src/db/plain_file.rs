@@ -35,8 +35,8 @@ const DELETE: u32 = 2;
 // format: end
 /// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
-/// The bytes that dead frames may take in addition to the size of the live frames, and that unwritten frames may take
-/// in addition to half of that size.
+/// A number of bytes in two limits. Dead frames may take this number in addition to the size of the live frames.
+/// Unwritten frames may take this number in addition to half the size of the live frames.
 const WASTE_MAX: u64 = 1 << 16;
 
 /// The kind of a file, as its header states.
@@ -276,8 +276,8 @@ impl PlainFile {
         }
         frame.append_to(&mut self.noted);
         if self.noted.len() as u64 > live_bytes / 2 + WASTE_MAX {
-            // The unwritten frames are dropped, to save memory, and the next sync writes all live frames instead. That
-            // takes at most about twice as long.
+            // The unwritten frames are dropped, to save memory, and the next sync writes all live frames instead. This
+            // sync takes at most about twice as long.
             self.is_to_be_anew = true;
             self.noted = Vec::new();
         }
@@ -391,7 +391,7 @@ impl PlainFile {
     }
 }
 
-/// A reader of a part of a file, which begins at the part's start.
+/// A reader of the bytes of a file from `at` to `end`.
 struct At<'f> {
     file: &'f File,
     at: u64,

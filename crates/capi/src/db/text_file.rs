@@ -75,7 +75,7 @@ impl TextFile {
         self.is_left = true;
     }
 
-    /// Reads the records from `kept`, and makes `kept` the file for them. For an opening without a text file.
+    /// Reads the records from `kept`, and makes `kept` the file for them. Used when there is no text file.
     pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
         let (records, length) = (&mut self.records, self.length);
         each_kept(&mut kept, |record| {

@@ -1,5 +1,5 @@
-/* Uses of duplicates, lists, indices, memory and passed-on transactions, in a process that forks and in several
- * threads.
+/* Checks calls with duplicates, lists, indices, memory and passed-on transactions, in a process that forks and in
+ * several threads.
  *
  *   apart DIRECTORY fork        the child calls each function with its parent's handles; then the parent continues
  *   apart DIRECTORY threads     threads write to an indexed database at once; then one thread passes a transaction on to another

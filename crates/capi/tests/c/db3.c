@@ -241,7 +241,7 @@ static void pairs(DBTYPE type, const char *name)
     CHECK(db->sync(db, 0) == 0);
     db = again(db, name, type, NULL);
     begin();
-    /* R_FIRST, then R_NEXT to the end: each pair once, and with DB_BTREE in the order of the keys. */
+    /* R_FIRST and then R_NEXT visit each pair once. With DB_BTREE they visit the pairs in the order of the keys. */
     {
         char seen[300] = {0};
         int last = -1, is_sorted = 1, found = 0;
@@ -261,7 +261,7 @@ static void pairs(DBTYPE type, const char *name)
         CHECK(code == RET_SPECIAL && found == 300);
         CHECK(is_sorted || type == DB_HASH);
     }
-    /* "R_CURSOR (del): Delete the record referenced by the cursor": every second record, while the cursor moves. */
+    /* "R_CURSOR (del): Delete the record referenced by the cursor": the loop deletes every second record. */
     {
         int kept = 0, deleted = 0;
         unsigned how = R_FIRST;
@@ -363,7 +363,7 @@ static void several_values(void)
     if (db == NULL)
         return;
     begin();
-    /* "R_DUP: Permit duplicate entries in the tree": in the order in which they came. */
+    /* "R_DUP: Permit duplicate entries in the tree". The data of a key are in the order in which they were put. */
     CHECK(put(db, "m", "z", 0) == 0 && put(db, "a", "1", 0) == 0 && put(db, "m", "y", 0) == 0);
     CHECK(put(db, "m", "x", 0) == 0 && put(db, "z", "9", 0) == 0 && put(db, "m", "y", 0) == 0);
     CHECK(put(db, "m", "w", R_NOOVERWRITE) == RET_SPECIAL);
@@ -390,7 +390,7 @@ static void several_values(void)
     CHECK(steps(db, R_NEXT, "", "z", "9"));
     CHECK(steps(db, R_PREV, "", "m", "last"));
     CHECK(steps(db, R_PREV, "", "m", "y"));
-    /* "del: ... removes key/data pairs": all pairs of the key. */
+    /* "del: ... removes key/data pairs": it removes all pairs of the key. */
     CHECK(del(db, "m", 0) == 0 && del(db, "m", 0) == RET_SPECIAL);
     k = dbt("");
     CHECK(db->seq(db, &k, &d, R_FIRST) == 0 && is(&k, "a"));
@@ -637,7 +637,7 @@ static void lines(void)
     CHECK(steps_number(db, R_PREV, 0, 5, "") && steps_number(db, R_NEXT, 0, 6, "fuenf"));
     CHECK(put_number(db, 6, "six", R_NOOVERWRITE, NULL) == RET_SPECIAL && gets_number(db, 6, "fuenf"));
     CHECK(del_number(db, 6, 0) == 0 && del_number(db, 5, 0) == 0 && del_number(db, 1, 0) == 0);
-    /* After the last record, R_IAFTER acts as a put does, and makes empty records in between. */
+    /* After the last record, R_IAFTER acts like a put, and makes empty records in between. */
     CHECK(put_number(db, 5, "six", R_IAFTER, &stored) == 0 && stored == 6 && gets_number(db, 4, "") && gets_number(db, 5, ""));
     CHECK(del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0 && del_number(db, 4, 0) == 0);
     commit();
@@ -806,7 +806,7 @@ static void kept_elsewhere(void)
         return;
     }
     CHECK(access(path_of("kept.tp"), F_OK) == 0 && access(path_of("behind.tp"), F_OK) != 0);
-    /* These records would become two records in the text file. */
+    /* Each of these records would become two records in the text file. */
     db = open_("behind", O_RDWR, DB_RECNO, &info);
     CHECK(db != NULL);
     REFUSED(put_number(db, 1, "a\nb", 0, NULL), EINVAL);

@@ -182,7 +182,8 @@ static void kinds(void)
     CHECK(open_("heap", O_RDWR | O_CREAT | O_TRUNC, DB_HASH, NULL) == NULL && errno == EINVAL);
     CHECK(open_("heap", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, NULL) == NULL && errno == EINVAL);
     CHECK(is_kind("heap", "pages"));
-    /* If a database with records has the name under which the new database is made first, the opening fails. */
+    /* The new database is first made under the name stock.successor. If a database with records has this name already,
+     * the opening fails. */
     make();
     {
         DB *db = open_("stock.successor", O_RDWR | O_CREAT, DB_BTREE, NULL);
@@ -212,7 +213,7 @@ static void others(void)
         CHECK(db != NULL && !has(db, "pears") && put(other, "pears", "7") == 0);
         CHECK(db != NULL && has(db, "pears") && db->close(db) == 0);
     }
-    /* A database of another type is a new file. The older handle still has the old file, which was dropped. */
+    /* For another type O_TRUNC makes a new database. The older handle has the old database, which was dropped. */
     db = open_("stock", O_RDWR | O_TRUNC, DB_HASH, NULL);
     CHECK(db != NULL && put(db, "plums", "2") == 0 && db->close(db) == 0);
     errno = 0;

@@ -1,13 +1,14 @@
 /*
- * db(3)'s records by number: several processes insert and delete records, which renumbers the records of all of them.
+ * db(3)'s records by number: several processes insert and delete records, which renumbers the records for all of these
+ * processes.
  *
  * usage: db3_records DIRECTORY open COUNT          makes COUNT cards, numbered from 0, in order
  *        db3_records DIRECTORY moves NAME COUNT    moves COUNT cards (if COUNT is 0: until it is killed), each with a line in the diary
- *        db3_records DIRECTORY marks NAME COUNT    inserts its own card in the middle, and writes to it through the cursor
+ *        db3_records DIRECTORY marks NAME COUNT    inserts a mark in the middle, and writes to it through the cursor
  *        db3_records DIRECTORY audit               prints the numbers of cards, marks and diary lines, and the cards' sum
  *
- * A card is a record "card N", and every N exists once. A move deletes a card and inserts it elsewhere. The diary has a line "NAME N"
- * for each move, in the order of the commits. The diary's oldest lines are deleted.
+ * A card is a record "card N", and every N exists once. A mark is a record "mark NAME N". A move deletes a card and inserts it
+ * elsewhere. The diary has a line "NAME N" for each move, in the order of the commits. The diary's oldest lines are deleted.
  */
 #include <db.h>
 
@@ -92,7 +93,7 @@ static int move(const char *name, int number)
     from = 1 + below(last);
     if (seq(cards, &from, card, sizeof card, R_CURSOR) != 0)
         return -1;
-    /* Cards with a mark, which other processes write to, are not moved. */
+    /* A mark is not moved, because another process writes to it. */
     if (strncmp(card, "card ", 5) == 0) {
         if (del(cards, from, below(2) ? R_CURSOR : 0) != 0)
             return -1;
@@ -133,7 +134,7 @@ static void moves(const char *name, int count)
     printf("%d done\n", done);
 }
 
-/* The cursor stays with its card while other processes insert cards in front of it or remove them. */
+/* The cursor stays on its mark while other processes insert and remove cards in front of the mark. */
 static void marks(const char *name, int count)
 {
     char text[64], mine[64];
@@ -157,8 +158,8 @@ static void marks(const char *name, int count)
             give_up("put at the cursor");
         if (done % 8 != 0)
             continue;
-        /* A step forward and a step back. Between two transactions a card could be inserted here, so the steps are in
-         * one. */
+        /* The cursor makes a step forward and a step back, in one transaction: between two transactions another process
+         * could insert a card here. */
         while (txn_begin() == 0) {
             int there = seq(cards, &number, text, sizeof text, R_NEXT);
             int back = there < 0 ? -1 : seq(cards, &number, text, sizeof text, there == 0 ? R_PREV : R_LAST);

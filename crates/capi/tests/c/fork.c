@@ -1,4 +1,4 @@
-/* A process with an open environment that forks; and a process whose child is killed.
+/* A process that forks while its environment is open; and a process whose child is killed.
  *
  *   fork DIRECTORY handles     the child uses its parent's handles, which fails, and opens the environment for itself
  *   fork DIRECTORY killed      the child is killed after it has locked and changed a record, and the parent continues

@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     if (tp_commit(txn) != TP_OK || tp_begin(env, TP_DEFAULT, &txn) != TP_OK || tp_segment_join(segment, txn, &memory, NULL) != TP_OK)
         return failed("commit");
     if (argc > 2) {
-        printf("stored to what was declared\n");
+        printf("stored to the declared range\n");
         fflush(stdout);
         *(volatile long *)&longs[4096] = 1000;
     }

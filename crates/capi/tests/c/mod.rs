@@ -136,12 +136,12 @@ pub const FOUND: i32 = 99;
 pub enum Leaks {
     /// Each leak is an error.
     Errors,
-    /// valgrind looks for leaks, but no leak is an error. For a program that ends with an open environment, whose
-    /// tables have only pointers into the middle of blocks; and for the child of a fork, which has the memory of its
-    /// parent's threads.
+    /// valgrind looks for leaks, but no leak is an error. This treatment is for a program that ends with an open
+    /// environment, whose tables have only pointers into the middle of blocks, and for the child of a fork, which has
+    /// the memory of its parent's threads.
     Sought,
-    /// valgrind does not look for leaks. For a program that ends with an open segment: valgrind would read all
-    /// addresses into which the segment can grow.
+    /// valgrind does not look for leaks. This treatment is for a program that ends with an open segment: valgrind would
+    /// read all addresses into which the segment can grow.
     Unsought,
 }
 

@@ -356,7 +356,7 @@ struct mover {
     volatile int is_over;
 };
 
-/* Does what another program may do: renames the directory away and back, again and again. */
+/* Acts as another program: gives the directory another name and then the old name, again and again. */
 static void *moves(void *argument)
 {
     struct mover *mover = argument;
@@ -369,8 +369,8 @@ static void *moves(void *argument)
     return NULL;
 }
 
-/* Commits whose file cannot be put in its place, because its directory was renamed during the commit: the code of the
- * commit says whether the transaction is committed, even while the directory is renamed. */
+/* Makes commits while another thread renames the directory of their files. If the file cannot be put in its place, the
+ * code of the commit says whether the transaction is committed. */
 static void files_that_wait(struct scene *scene)
 {
     tp_txn *txn;
@@ -418,7 +418,8 @@ static void files_that_wait(struct scene *scene)
     tp_buffer_free(&contents);
 }
 
-/* The code of a function that the library calls in its own transaction, of which C has no handle. */
+/* The code that the function returns when the library calls it in a transaction of the library, for which C has no
+ * handle. */
 enum { OF_ITS_OWN = 43 };
 
 struct kept {

@@ -1,5 +1,5 @@
-/* Threads whose transactions deadlock; a thread that uses a transaction while another thread is in a call with it,
- * which fails; and a thread that gives its transaction's handle to another thread. */
+/* Threads whose transactions deadlock; a thread whose calls with a transaction fail, because another thread is in a
+ * call with the same transaction; and a thread that gives its transaction's handle to another thread. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

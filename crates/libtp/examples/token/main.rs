@@ -45,6 +45,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         process.wait()?;
     }
     let count = Ring::open(&Env::open_or_create(directory.path())?, STATIONS)?.check()??;
-    println!("{kills} stations were killed; the token was passed on {count} times, and is there once");
+    println!("{kills} stations were killed; the token was passed on {count} times, and there is one token");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A token that goes round among stations: a segment of memory has the number of the token's holder, and how often the
-//! token was passed on.
+//! A token that goes round among stations: a segment of memory stores the number of the token's holder, and the number
+//! of times that the token was passed on.
 //!
 //! Paper: Rio Vista, section 6. The holder does a piece of work and passes the token on, in one transaction: the work
 //! is done if and only if the token was passed on. So there is one token, and each piece is done once and in order.
@@ -41,7 +41,7 @@ impl Ring {
         })
     }
 
-    /// Returns the number of pieces done, if each was done once, in order, by the station whose turn it was.
+    /// Returns the number of pieces done, if each was done once, in order, by the station that had the token.
     pub fn check(&self) -> Result<std::result::Result<u64, String>> {
         self.env.run(|txn| {
             let memory = txn.join(&self.token)?;

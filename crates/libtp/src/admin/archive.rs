@@ -25,7 +25,8 @@ pub struct LogFile {
     pub start: u64,
     /// The LSN just after its last byte.
     pub end: u64,
-    /// Whether a restart, a running transaction, a snapshot or a backup may need it, or it is not fully written yet.
+    /// Whether a restart, a running transaction, a snapshot or a backup may need the file, or the file is not fully
+    /// written yet.
     pub is_needed: bool,
 }
 
@@ -100,8 +101,9 @@ impl Env {
         self.remove_log_below(u64::MAX)
     }
 
-    /// As [`Env::remove_old_log`], for the files that end at or below `end`, for example those that were copied. More
-    /// files may be unneeded after the checkpoint; they stay.
+    /// Takes a checkpoint as [`Env::remove_old_log`] does, but removes only the unneeded files that end at or below
+    /// `end`, for example files that were copied. After the checkpoint, later files may be unneeded too. These files
+    /// stay.
     ///
     /// # Errors
     /// As [`Env::checkpoint`].

@@ -1,26 +1,28 @@
 //! Backup: a copy of an environment, taken while the environment is in use. `restore.rs` makes an environment from the
 //! copy.
 //!
-//! Not in the paper; after Berkeley DB's hot backup and PostgreSQL's base backup (docs/design/0016-backup.md, PROTOCOLS
-//! L10). The steps, in this order:
+//! The paper has no backups. The method is that of Berkeley DB's hot backup and PostgreSQL's base backup
+//! (docs/design/0016-backup.md, PROTOCOLS L10). The steps, in this order:
 //!
-//! 1. Take a checkpoint; from it on, keep the log (`txn/kept_log`).
+//! 1. Take a checkpoint; keep the log from this checkpoint on (`txn/kept_log`).
 //! 2. Copy the files, page by page, while other sessions write them (`copy_file.rs`).
-//! 3. Force the log, and copy it from that checkpoint to its durable end: it has every change that a copied page shows.
+//! 3. Force the log, and copy it from that checkpoint to its durable end: the copied log has every change that a copied
+//!    page shows.
 //! 4. Read the copied log back, record by record.
 //! 5. Write the manifest, which completes the backup.
 //!
-//! A later call adds the log since then: it raises the manifest's end, and the copied files stay as they are.
+//! A later call extends the backup with newer log: the call raises the manifest's end, and does not change the copied
+//! files.
 //!
 //! Invariants
 //! 1. A directory with a manifest has a whole backup that ends where the manifest says. Any further files in it belong
 //!    to an unfinished backup, and are ignored.
 //! 2. A backup changes nothing in the environment, except that it takes checkpoints, and keeps log while it runs.
-//! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: so no other
-//!    process takes the files in the directory for files of a dead process.
+//! 3. A full backup holds a lock on the file `backup.unfinished`. An extension holds a lock on the manifest. So no
+//!    other process mistakes the files in the directory for files of a dead process.
 //!
-//! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next one to
-//! the same directory starts over; an extension is done again.
+//! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next full
+//! backup to the same directory starts from the beginning. An extension is made again by the next extension.
 
 pub(crate) mod copy_file;
 pub(crate) mod manifest;
@@ -52,7 +54,7 @@ use manifest::Manifest;
 
 /// The number of pages of a new file.
 const PAGES_NEW: u64 = 3;
-/// The number of bytes at a backup's end that are compared with the log that is to continue it.
+/// The number of bytes at the end of a backup's log that an extension compares with the environment's log.
 const WITNESS_BYTES: u64 = 4096;
 
 /// The locked byte, far after all bytes that are read: some network filesystems keep other processes from reading a
@@ -104,29 +106,29 @@ impl Env {
         self.backup_to(&directory_at(to.as_ref())?, watch)
     }
 
-    /// Adds the log since the last backup to the backup of this environment in the directory `to`: any state up to now
-    /// can then be restored from it. Takes as long as copying that log.
+    /// Adds newer log to the backup of this environment in the directory `to`. Any state up to the present state can
+    /// then be restored from the backup. The call takes as long as a copy of the added log.
     ///
     /// # Errors
-    /// `Backup` when there is no backup of this environment, or the log since then is no longer kept (see `keep_log` in
-    /// the settings); else as [`Env::backup`]. After an error the backup is unchanged.
+    /// `Backup` when there is no backup of this environment, or the environment has not kept the log since the end of
+    /// that backup (see `keep_log` in the settings); else as [`Env::backup`]. After an error the backup is unchanged.
     pub fn backup_more(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.backup_more_to(&directory_at(to.as_ref())?, watch)
     }
 
-    /// As [`Env::backup`], to any directory.
+    /// Does the work of [`Env::backup`], in any implementation of a directory.
     pub(crate) fn backup_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
         let _alone = begin_in(to.as_ref())?;
         let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
         if done.is_err() && !to.exists(MANIFEST).unwrap_or(true) {
-            // Make room. The next backup removes the files that stay, and finds the backup unfinished.
+            // Frees disk space. If files stay, the next backup recognizes an unfinished backup, and removes the files.
             let _ = empty(to.as_ref());
         }
         done
     }
 
-    /// As [`Env::backup_more`], to any directory.
+    /// Does the work of [`Env::backup_more`], in any implementation of a directory.
     pub(crate) fn backup_more_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
         let nothing = || {
@@ -148,8 +150,8 @@ pub(crate) fn refused(directory: &dyn Directory, what: impl Into<String>) -> Err
     Error::Backup { backup, what: what.into() }
 }
 
-/// Locks the file that marks a directory's backup, so that no other process copies there meanwhile. Returns `None` if
-/// the file is missing. The lock ends with the handle, and with its process.
+/// Locks the file that marks a directory's backup, so that no other process copies to the directory at the same time.
+/// Returns `None` if the file is missing. The lock ends when the returned handle is dropped, or when this process ends.
 fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn File>>> {
     loop {
         let file = match to.open(name, mode) {
@@ -157,7 +159,7 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
             opened => opened?,
         };
         let is_alone = file.lock(LOCKED_BYTE, LockMode::Exclusive, false).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the backup's filesystem has no file locks: nothing keeps a second backup away from its directory");
+            tracing::warn!(%error, "the backup's filesystem has no file locks: nothing prevents a second backup to the same directory");
             true
         });
         if !is_alone && !planted("libtp: two backups run into one directory") {
@@ -166,7 +168,8 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
                 "another backup to it is running; nothing was changed. Wait for the end of that backup",
             ));
         }
-        // The former holder may have ended meanwhile, and removed or replaced the file.
+        // The earlier holder of the lock may have ended before this lock was granted, and may have removed or replaced
+        // the file.
         match to.open(name, OpenMode::ReadOnly) {
             Ok(now) if now.identity()? == file.identity()? => return Ok(Some(file)),
             Ok(_) | Err(libtp_io::Error::NotFound { .. }) => {}
@@ -175,13 +178,13 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
     }
 }
 
-/// Makes sure that a backup to this directory destroys nothing, and marks it as begun. No other backup to it can begin
-/// while the returned file is kept.
+/// Makes sure that a backup to this directory destroys nothing, and marks the backup as begun. No other backup to the
+/// directory can begin while the returned file is kept.
 fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
     refuse_what_is_there(to)?;
     let alone = take_alone(to, BACKING_UP, OpenMode::Create)?
         .ok_or_else(|| refused(to, "no file can be made in it; nothing was changed. Name another directory"))?;
-    // Checked again: another process may have finished its backup before the lock was granted.
+    // This check is repeated, because another process may have finished its backup before the lock was granted.
     if let Err(refused) = refuse_what_is_there(to) {
         to.remove(BACKING_UP)?;
         return Err(refused);
@@ -241,8 +244,8 @@ impl<'e> Copying<'e> {
     /// Keeps other sessions from dropping or renaming a database until the backup ends.
     fn keep_names(&self) -> Result<()> {
         self.with(|managers, seat| {
-            // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end it while it
-            // waits.
+            // The thread counts as a thread with an open transaction. So the lock manager refuses a wait for another
+            // transaction of this thread, which the thread could not end while it waits.
             let _open = libtp_lock::OpenHere::new();
             let (files, wait) = (lock_names::files(), self.env.wait);
             Ok(managers.locks.lock(seat.session(), seat.locker(), files, Mode::S, wait)?)
@@ -274,7 +277,7 @@ impl<'e> Copying<'e> {
         })
     }
 
-    /// Returns the log's time: a commit with a later time is after everything logged by now.
+    /// Returns the time of the log. A commit with a later time follows every log record that exists at this moment.
     fn time(&self) -> Result<u64> {
         self.with(|managers, _| Ok(managers.log.time()))
     }
@@ -412,7 +415,7 @@ impl<'e> Copying<'e> {
             page.copy_from_slice(&managers.buffers.shared(seat.session(), id, Rank::page(0))?);
             Ok(())
         })?;
-        // The frame's checksum dates from the page's last write.
+        // The frame has the checksum of the page's last write to disk.
         page[..4].fill(0);
         seal(page);
         Ok(())
@@ -443,7 +446,7 @@ impl<'e> Copying<'e> {
     }
 
     /// Checks that the environment's log contains the end of the backup's log: the environment may have been restored
-    /// from an older backup since.
+    /// from an older backup after this backup.
     fn check_history(&self, to: &Arc<dyn Directory>, manifest: &Manifest, control: &Control) -> Result<()> {
         let end = Lsn::new(manifest.end);
         let environment = manifest.environment().unwrap_or_default();
@@ -490,7 +493,7 @@ impl Drop for Copying<'_> {
         if session.session().is_dead() || generation.managers.region.is_broken() {
             return;
         }
-        // A failure here is left to the repair.
+        // If this fails, the repair of the session ends the copy.
         let _ = generation.guarded_by(session, || {
             generation.managers.end_copy(session);
             generation.managers.locks.unlock_all(session.session(), session.locker());

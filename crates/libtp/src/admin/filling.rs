@@ -2,7 +2,7 @@
 //!
 //! Paper: none. After an interrupted load, an empty or half filled environment must not pass for a complete
 //! environment. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the mark when
-//! everything is durable. As long as the mark is there, every opening but the load's own is refused.
+//! everything is durable. As long as the mark is there, every opening except the load's own opening is refused.
 //!
 //! If we die here: the mark stays, and openings of the environment are refused. Only [`Filling::abandon`] removes
 //! files, the mark last.
@@ -22,12 +22,13 @@ use crate::open::platform::{Platform, REGION_NAME};
 use crate::open::unfinished;
 use crate::{Builder, Env, Result};
 
-/// An environment that is open to be filled. An environment that existed before is open as usual. Other openings of a
-/// new environment are refused until [`Filling::finish`], and for ever if this value is dropped without that call.
+/// An environment that is open to be filled. An environment that existed before is open as usual. A new environment
+/// refuses other openings until [`Filling::finish`]. If this value is dropped without a call of `finish`, the new
+/// environment refuses all openings for ever.
 #[derive(Debug)]
 pub struct Filling {
     env: Env,
-    /// For a new environment, the former contents of its directories.
+    /// The former contents of the directories of a new environment; `None` if the environment existed before.
     made: Option<Before>,
 }
 
@@ -54,7 +55,7 @@ impl Builder {
         self.fill(platform, missing, watch)
     }
 
-    /// As [`Builder::open_to_fill`], on any disk. The directories in `missing` did not exist before this opening.
+    /// Works as [`Builder::open_to_fill`], on any disk. The directories in `missing` did not exist before this opening.
     pub(crate) fn fill(&self, platform: Platform, missing: Vec<PathBuf>, watch: &mut Watch<'_>) -> Result<Filling> {
         let before = Before { names: names_of(&platform)?, missing };
         let begun = Cell::new(false);
@@ -145,7 +146,7 @@ fn is_ours(name: &str) -> bool {
         || name.strip_prefix(REGISTRY_NAME).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Removes a file that may be gone already: the last process that leaves removes the region.
+/// Removes a file if it exists. For example, the last process that left may have removed the region.
 fn remove(directory: &dyn Directory, name: &str) -> Result<()> {
     match directory.remove(name) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(()),

@@ -1,5 +1,5 @@
-//! Opens an environment for an observer: a handle without a seat. Tools use it to show which session keeps which other
-//! session waiting.
+//! Opens an environment for an observer: a handle without a seat (PROTOCOLS D9). Tools use the handle to show the
+//! sessions that wait and the sessions that keep them waiting.
 //!
 //! The observer takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing. So it never waits,
 //! and other processes cannot notice it. Its view may be a moment old. If the shared memory is rebuilt meanwhile, the

@@ -24,7 +24,7 @@ impl Builder {
         self.open_in(platform, &mut |_| {})
     }
 
-    /// As [`Builder::open`]; reports a restart's progress to `watch`, in bytes.
+    /// Works as [`Builder::open`], and reports a restart's progress to `watch`, in bytes.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -38,7 +38,7 @@ impl Builder {
         self.open_and(self.to_create(), platform, watch)
     }
 
-    /// Opens an environment; where none exists, does what `create` says.
+    /// Opens an environment. If there is no environment, does what `create` says.
     pub(crate) fn open_and(&self, create: Create<'_>, mut platform: Platform, watch: &mut Watch<'_>) -> Result<Env> {
         platform.check_local()?;
         log_type::check(&self.log_types)?;
@@ -52,10 +52,11 @@ impl Builder {
             first.check_lasting()?;
         }
         match first.start_background(&env.0) {
-            // `Rebuilt`: the next call begins the next life, which has threads of its own.
+            // `Rebuilt` is no failure of the opening: the next call uses the rebuilt region, and starts threads for
+            // that region.
             Ok(()) | Err(Error::Rebuilt) => {
-                // If other processes use the environment, they have recovered the files, and recover them again when
-                // one of these processes dies.
+                // If the environment was joined, the other processes have already recovered the plain files. These
+                // processes recover the files again when a process dies.
                 if env.0.opened.how != How::Joined {
                     crate::files::recovery::recover(&env.0);
                 }

@@ -1,17 +1,19 @@
 //! Restore: makes an environment from a backup, in the state at a chosen place in the log.
 //!
-//! The copied files, each page from a moment of its own, and the log up to that place are put in the new environment's
-//! directory. Opening it restarts as after a crash: redo of the whole log, and undo of the transactions that had not
-//! committed. States before the last page was copied cannot be restored.
+//! The restore puts the copied files, and the log up to the chosen place, into the new environment's directory. The
+//! copied pages are from different moments. The opening of the new environment is a restart, as after a crash: redo of
+//! the whole log, and undo of the transactions that had not committed. A state from before the copy of the last page
+//! cannot be restored.
 //!
 //! The result is a *new* environment: it has an id of its own, in the control file, in page 0 of each file and in the
-//! segments of the log. So the restored environment never takes shared memory of another environment for its own (F1):
-//! of the environment that was backed up, or of the environment that was in this directory before. Its log continues
-//! independently, and segments of memory that belong to another environment are refused.
+//! segments of the log. So the restored environment never mistakes the shared memory of another environment for its own
+//! (F1). The other environment may be the original of the backup, or an environment that was in this directory before.
+//! The log of the restored environment continues independently, and segments of memory that belong to another
+//! environment are refused.
 //!
-//! If we die here: the control file is empty until everything else is there and durable, and the directory has the mark
-//! of an unfinished restore, or a log. The remains are no environment, and opening them reports that (`unfinished.rs`);
-//! a new restore needs an empty directory.
+//! If we die here: the control file is empty until all other files are complete and durable. Until then, the directory
+//! has the mark of an unfinished restore, or a log. The remains are no environment, and an opening reports this
+//! (`unfinished.rs`). A new restore needs an empty directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,9 +48,10 @@ pub enum RestorePoint {
     /// The state after the log record at this LSN: it has the transactions whose commit records are at this LSN or
     /// before.
     Lsn(u64),
-    /// The state at a time: it has every commit that had been answered as on disk by then, and no record logged later.
-    /// The log records the time of each flush. Times in the log never go back: while the wall clock is behind the log's
-    /// last time, they grow only by a microsecond a flush ([`Restored::clock_behind`]).
+    /// The state at a time: it has every commit that was reported as durable by that time, and no record that was
+    /// logged later. The log records the time of each flush. Times in the log never go back: while the wall clock shows
+    /// an earlier time than the log's last time, each flush gets a time one microsecond after the time of the flush
+    /// before ([`Restored::clock_behind`]).
     Time(SystemTime),
 }
 
@@ -86,17 +89,17 @@ pub struct Restored {
     pub log_bytes: u64,
     /// Uncommitted transactions that were undone.
     pub undone: u64,
-    /// The number of flushes in the backup's log made while the wall clock was behind the log's last time: the clock
-    /// had been set back, or was wrong before. Their times do not follow the clock; restore states of that period by
-    /// LSN.
+    /// The number of flushes in the backup's log that were made while the wall clock showed an earlier time than the
+    /// log's last time: the clock had been set back, or was wrong before. The times of these flushes do not follow the
+    /// clock. Restore states of that period by LSN.
     pub clock_behind: u64,
     /// The LSN of the first of these flushes, or zero.
     pub clock_behind_from: u64,
-    /// If the state of a time was asked for, the time of the first flush that was left out, in microseconds since 1970,
-    /// or zero. If it is far from the time asked for, the wall clock may have been ahead.
+    /// In a restore to a time: the time of the first flush that was left out, in microseconds since 1970, or zero. If
+    /// this time is far from the wanted time, the wall clock may have shown a time that was too late.
     pub left_out_time: u64,
-    /// Whether the backup's settings were stored without effect, as `libtp.toml.backup`, because they cannot be read,
-    /// or name directories, which belong to the other environment.
+    /// Whether the backup's settings were stored without effect, as `libtp.toml.backup`, because the settings cannot be
+    /// read, or name directories that belong to the other environment.
     pub settings_aside: bool,
     /// The duration in milliseconds.
     pub millis: u64,
@@ -119,7 +122,7 @@ impl Cut {
 }
 
 impl Backup {
-    /// Opens the backup in that directory and reads its manifest.
+    /// Opens the backup in `directory` and reads its manifest.
     ///
     /// # Errors
     /// `Backup` if there is no backup, or it is unfinished or damaged; `Io`.
@@ -127,7 +130,7 @@ impl Backup {
         Backup::open_in(Arc::new(PosixDirectory::open(directory)?))
     }
 
-    /// As [`Backup::open`], in any directory.
+    /// Does the work of [`Backup::open`], in any implementation of a directory.
     pub(crate) fn open_in(directory: Arc<dyn Directory>) -> Result<Backup> {
         let Some(manifest) = Manifest::read(directory.as_ref())? else {
             let what = format!("it has no file `{MANIFEST}`, so it is no backup, or a backup that was not finished; nothing was changed. Name the directory of a finished backup");
@@ -188,8 +191,8 @@ impl Backup {
         self.restore_with(&Env::builder(), directory, until, watch)
     }
 
-    /// As [`Backup::restore`], and opens the result as `builder` says, with its log-record types
-    /// ([`Builder::log_type`]) and its settings.
+    /// Does the work of [`Backup::restore`], but opens the new environment with `builder`: with the log-record types
+    /// ([`Builder::log_type`]) and the settings of `builder`.
     ///
     /// # Errors
     /// As [`Backup::restore`].
@@ -200,13 +203,13 @@ impl Backup {
         until: RestorePoint,
         watch: &mut Watch<'_>,
     ) -> Result<Restored> {
-        // Before the directories are made: a refused restore changes nothing.
+        // This call comes before the creation of directories, because a refused restore changes nothing.
         let cut = self.end_of(until)?;
         let platform = builder.platform(directory.as_ref())?;
         self.make_up_to(cut, builder, platform, watch)
     }
 
-    /// As [`Backup::restore_with`], on any disk and memory.
+    /// Does the work of [`Backup::restore_with`], on any disk and memory.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn make(
         &self,
@@ -261,7 +264,7 @@ impl Backup {
     /// settings were stored without effect.
     fn lay_out(&self, builder: &Builder, platform: &Platform, end: Lsn, watch: &mut Watch<'_>) -> Result<bool> {
         platform.check_local()?;
-        // First, because a refused restore changes nothing.
+        // This check comes first, because a refused restore changes nothing.
         check_empty(platform)?;
         let settings = self.settings_for(builder, platform)?;
         let environment = if planted("libtp: a restored environment keeps the identity of the original") {
@@ -276,7 +279,7 @@ impl Backup {
         let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
         failpoint("restore: control file empty");
         let judge = Judge::new(Arc::clone(&file), platform.path.clone());
-        // No process creates an environment here meanwhile (F1).
+        // While this process has the door, no other process creates an environment in this directory (F1).
         let _door = judge.door()?;
         if let Err(refused) = check_empty(platform) {
             if is_first {
@@ -335,10 +338,10 @@ impl Backup {
         }
         let files = self.log(last)?;
         let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
-        // For a time, the end is just after the last flush mark that is not later. A mark follows the records that its
-        // flush made durable.
+        // In a restore to a time, the end is just after the last flush mark whose time is not later. A flush mark
+        // follows the records that the flush made durable.
         let mut cut = Cut::at(last);
-        // The time of the previous record that has a time; zero before the first of them.
+        // The time of the previous record that has a time; zero before the first such record.
         let mut before = 0_u64;
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {
@@ -482,7 +485,7 @@ struct TheirSettings {
 
 impl TheirSettings {
     fn put(&self, platform: &Platform) -> Result<()> {
-        // Another program may have put settings there during the copy.
+        // Another program may have put a settings file into the directory during the copy.
         if !self.is_aside && platform.directory.exists(SETTINGS_NAME)? {
             return Ok(());
         }

@@ -19,7 +19,7 @@ pub struct Stats {
     pub region_used: u64,
     /// Bytes of the region that have memory behind them.
     pub region_allocated: u64,
-    /// What the region's memory survives.
+    /// The worst failure that the region's memory survives: `process`, `system` or `power`.
     pub survives: &'static str,
     /// This handle's default durability.
     pub durability: &'static str,
@@ -78,9 +78,9 @@ pub struct Stats {
 /// One buffer pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pool {
-    /// The memory that it may use.
+    /// The memory that the pool may use.
     pub budget: u64,
-    /// The number of its frames.
+    /// The number of the pool's frames.
     pub frames: u64,
     /// Pages not found in memory.
     pub misses: u64,
@@ -193,7 +193,7 @@ mod tests {
         let work = || {
             for round in 0..7_u32 {
                 let txn = env.begin().unwrap();
-                // A value that changes nothing would not be logged, and its commit not be counted.
+                // Each put changes the value: a put of the same value is not logged, and its commit is not counted.
                 stock.put(&txn, b"key", &round.to_le_bytes()).unwrap();
                 if round < 3 { txn.abort() } else { txn.commit() }.unwrap();
             }

@@ -20,7 +20,7 @@ const FILE_VERSION_AT: usize = 40;
 pub struct FileVersion {
     /// The file's name.
     pub name: String,
-    /// The file's format; `None` if the file does not state it, or it does not match the name.
+    /// The file's format; `None` if the file does not state the format that its name requires.
     pub format: Option<&'static str>,
     /// The file's version.
     pub version: u32,

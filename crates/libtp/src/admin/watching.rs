@@ -1,7 +1,8 @@
 //! Watching an environment: its sessions, their states, and the waits between them.
 //!
-//! For people and tools. [`Env::sessions`] takes no latch, so it returns even while a stopped process holds one; its
-//! report of a session may be a moment old. [`crate::Builder::look`] opens an environment for watching without a wait.
+//! These calls are for people and tools. [`Env::sessions`] takes no latch, so it returns even while a stopped process
+//! holds a latch. The report of a session may be a moment old. [`crate::Builder::look`] opens an environment for
+//! watching without a wait.
 
 use std::time::SystemTime;
 
@@ -25,7 +26,7 @@ pub enum WaitsFor {
     Flush(u64),
     /// Room in the log up to this LSN, which another session makes.
     LogSpace(u64),
-    /// Any other subject, in its manager's numbering: kind and subject.
+    /// Another subject, as two numbers that the manager of the subject defines: kind and subject.
     Other(u32, u64),
 }
 
@@ -56,7 +57,7 @@ pub struct SessionState {
     pub latches: usize,
     /// The latches that the session holds at this moment.
     pub held: Vec<HeldLatch>,
-    /// The LSN of the log record whose change is not complete, if the session is in the middle of one.
+    /// The LSN of the log record whose change is not complete, if the session is in the middle of such a change.
     pub append_lsn: Option<u64>,
     /// The tasks that the session performs for the environment at this moment, for example `writes the log`. If the
     /// session is stopped, other sessions wait for these tasks.
@@ -83,8 +84,9 @@ pub struct OpeningProcess {
 pub struct JoinedSegment {
     /// The environment's number for the segment, as commit records name it.
     pub segment: u32,
-    /// A committed transaction whose outcome the segment may not have got, because its process died in between; the
-    /// next transaction that joins the segment delivers it. Usually `None`.
+    /// A committed transaction whose commit may not have reached the segment, because the process died between the
+    /// commit record and the change of the segment. The next transaction that joins the segment completes the commit.
+    /// Usually `None`.
     pub unresolved_txn: Option<u64>,
     /// The LSN of that transaction's commit record.
     pub unresolved_lsn: Option<u64>,
@@ -211,7 +213,8 @@ impl Env {
         self.0.with_session(|managers, txn| Ok(managers.locks.waits_for(txn.session())))
     }
 
-    /// Searches all waits for circles now and aborts a victim of each. `None` if another session is searching.
+    /// Searches all waits for deadlocks, and aborts a victim of each deadlock. Returns `None` if another session is
+    /// searching at this moment.
     ///
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
@@ -275,8 +278,8 @@ fn states(managers: &Managers) -> Vec<SessionState> {
     sessions.iter().map(state).collect()
 }
 
-/// Returns the latches that a session holds. The session's notes may also name a latch that it is about to take. So a
-/// latch that is noted as exclusive is asked for its owner.
+/// Returns the latches that a session holds. The session's notes may also name a latch that the session is about to
+/// take. So for a latch that is noted as exclusive, the function also checks the latch's owner.
 fn held(managers: &Managers, info: &SessionInfo, all: &[SessionInfo]) -> Vec<HeldLatch> {
     let owns = |place: u64| managers.processes.latch_owner(place) == Some(info.id);
     let notes = info.noted.iter().filter(|&&(place, alone)| !alone || owns(place));

@@ -24,8 +24,8 @@ pub enum Database {
     Hash(Db),
     /// Records by number, renumbered by insertions and deletions.
     List(List),
-    /// An index of another database ([`Db::index`](crate::Db::index)): under each index key, the keys of the records
-    /// found there. For reading only.
+    /// An index of another database ([`Db::index`](crate::Db::index)): the values of an index key are the keys of the
+    /// records that the index key finds. An index is only read.
     Index(Multi),
 }
 

@@ -27,21 +27,21 @@ pub struct Compaction {
 }
 
 impl Db {
-    /// Merges neighbouring pages that hold little, so that the remaining ones are filled to `fill_percent` at most, 10
-    /// to 100. Other transactions read and write meanwhile. The database reuses the freed pages; the file does not
-    /// become shorter. An interrupted compaction keeps its result so far.
+    /// Merges neighbouring pages that hold little, so that the remaining pages are filled to at most `fill_percent`,
+    /// which is 10 to 100. Other transactions read and write meanwhile. The database reuses the freed pages; the file
+    /// does not become shorter. An interrupted compaction keeps its result so far.
     ///
     /// Deleted records are removed where no snapshot needs them and no running transaction may restore them: a second
     /// compaction may free more.
     ///
     /// # Errors
     /// `Database` for a hash database, and for an invalid fill; `LockTimeout` when a transaction has locked the whole
-    /// database, `OwnThread` when it is a transaction of this thread; `Full`, `Failed`, `Corrupt`, `Io`.
+    /// database, `OwnThread` when that transaction belongs to this thread; `Full`, `Failed`, `Corrupt`, `Io`.
     pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
         self.compact_watched(fill_percent, &mut |_| {})
     }
 
-    /// As [`Db::compact`]; calls `watch` from time to time with the result so far.
+    /// Works as [`Db::compact`], and calls `watch` from time to time with the result so far.
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -49,7 +49,8 @@ impl Db {
         self.compact_waiting(fill_percent, self.environment().wait, watch)
     }
 
-    /// As [`Db::compact`]; waits for a transaction no longer than `longest`, whatever the environment's lock timeout.
+    /// Works as [`Db::compact`], but waits for a transaction at most for the time `longest`, whatever the environment's
+    /// lock timeout is.
     ///
     /// # Errors
     /// As [`Db::compact`]. The leaves that were visited before the error stay compacted.
@@ -68,8 +69,8 @@ impl Db {
         let mut from = Some(Vec::new());
         while let Some(key) = from {
             let done = env.with_session(|managers, txn| {
-                // Counted, so that a wait for a transaction of this thread is refused: the thread cannot end it while
-                // it waits.
+                // The thread counts as a thread with an open transaction. So the lock manager refuses a wait for
+                // another transaction of this thread, which the thread could not end while it waits.
                 let _open = (!planted("libtp: a compaction waits for its own thread")).then(OpenHere::new);
                 Ok(Access::new(managers, txn, self.opened(), wait).compact(&key, LEAVES, fill_percent)?)
             })?;
@@ -83,7 +84,7 @@ impl Db {
 }
 
 impl Multi {
-    /// As [`Db::compact`].
+    /// Works as [`Db::compact`].
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -91,7 +92,7 @@ impl Multi {
         self.tree().compact(fill_percent)
     }
 
-    /// As [`Db::compact_watched`].
+    /// Works as [`Db::compact_watched`].
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -101,7 +102,7 @@ impl Multi {
 }
 
 impl List {
-    /// As [`Db::compact`], for the list's tree: its records keep their numbers.
+    /// Works as [`Db::compact`], on the list's tree. The list's records keep their numbers.
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -109,7 +110,7 @@ impl List {
         self.tree().compact(fill_percent)
     }
 
-    /// As [`Db::compact_watched`].
+    /// Works as [`Db::compact_watched`].
     ///
     /// # Errors
     /// As [`Db::compact`].

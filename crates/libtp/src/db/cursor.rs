@@ -19,9 +19,10 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// [`Snapshot`] it locks nothing and shows the snapshot's state. In a hash file it has no order and visits every record
 /// in turn. A cursor of some of the keys ([`Db::range`](crate::Db::range)) moves and locks within these keys only.
 ///
-/// A call that fails leaves the cursor in its place. So does a call that finds nothing, with two exceptions:
-/// [`Cursor::next`] then moves the cursor after the last record, and [`Cursor::prev`] before the first record. When the
-/// record under a cursor is removed, the cursor stands between the neighbours. This holds for every kind of cursor.
+/// A call that fails leaves the cursor in its place. A call that finds nothing also leaves the cursor in its place,
+/// with two exceptions: [`Cursor::next`] then moves the cursor after the last record, and [`Cursor::prev`] moves the
+/// cursor before the first record. When the record under a cursor is removed, the cursor is between the neighbours of
+/// that record. This holds for every kind of cursor.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -203,8 +204,8 @@ impl<'t> Cursor<'t> {
     }
 
     /// Calls `visit` with the next pair, as [`Cursor::next`] finds it, and with each further pair, until `visit` breaks
-    /// or the pairs end. Pairs are not copied for the caller, so this is the fastest way through many. Returns the
-    /// value that `visit` broke with; the cursor then stands on the last pair visited.
+    /// or the pairs end. Pairs are not copied for the caller, so this is the fastest way to read many pairs. Returns
+    /// the value with which `visit` broke off; the cursor is then on the last pair visited.
     ///
     /// No latch is held while `visit` runs: it may wait, and may use the library, including this transaction and
     /// database.
@@ -252,8 +253,8 @@ impl<'t> Cursor<'t> {
     #[inline(always)] // called once for each record
     fn advance(&mut self) -> Result<bool> {
         match &mut self.place {
-            // Pairs that a snapshot's cursor has copied need no guard, and neither does the end of the pairs: they were
-            // right when the cursor copied them.
+            // Pairs that a snapshot's cursor has copied need no guard, because they were right when the cursor copied
+            // them. The copied end of the pairs needs no guard either.
             Place::Snapshot(at, snapshot) => match at.step() {
                 Some(is_there) => Ok(is_there),
                 None => snapshot.guarded(|| Ok(at.move_next()?)),
@@ -262,7 +263,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Returns the pair under the cursor, its key as the file stores it.
+    /// Returns the pair under the cursor, with its key in the form that the file stores.
     #[inline(always)] // called once for each record
     pub(super) fn shown(&self) -> Option<(&[u8], &[u8])> {
         match &self.place {
@@ -283,7 +284,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Moves to the first pair after a key in the order of this cursor, whether or not the key exists. So a new cursor,
-    /// of another transaction for example, continues after the key at which an earlier cursor stood. Works in a hash
+    /// of another transaction for example, continues after the key at which an earlier cursor was. Works in a hash
     /// file, too.
     ///
     /// # Errors
@@ -295,7 +296,7 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// Returns the tree's cursor to its former place.
+    /// Moves the tree's cursor back to `place`.
     fn return_to(&mut self, place: &EntryPlace) -> Result<()> {
         let place = match place {
             EntryPlace::Nowhere => Stand::Nowhere,
@@ -329,7 +330,7 @@ impl<'t> Cursor<'t> {
 }
 
 /// The place of a cursor over the entries of a tree. It is stored apart from the tree's cursor, because it may have to
-/// stay when that cursor has moved.
+/// stay although the tree's cursor has moved.
 #[derive(Debug, Default)]
 pub(crate) enum EntryPlace {
     #[default]
@@ -357,8 +358,9 @@ impl EntryPlace {
         }
     }
 
-    /// Takes the entry that the tree's cursor found, or no entry, and returns the value shown. If the value cannot be
-    /// shown, both cursors stay in their places.
+    /// Moves this place to the entry that the tree's cursor found, and returns the value that `show` makes of the
+    /// entry. If there is no entry, moves as `on_miss` states. If the value cannot be shown, both cursors stay in their
+    /// places.
     pub(crate) fn arrive<T>(
         &mut self,
         at: &mut Cursor<'_>,

@@ -26,7 +26,8 @@ impl Db {
         reader.read_copied(self, self.stored(key, &mut Vec::new()), read)
     }
 
-    /// As [`Db::get`], but locks the key for writing at once: a later `put` of the same key cannot deadlock over it.
+    /// Works as [`Db::get`], but locks the key for writing at once. So a later `put` of the same key causes no
+    /// deadlock.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -133,28 +134,29 @@ impl Db {
     }
 
     /// Returns the key and value of the record that a link leads to, without a search, and locks the record for
-    /// reading. Returns `None` if the record is no longer there: it was deleted, or moved when its page was split or it
-    /// grew. Then search by its key and take a new link. Another record is returned only if the hashes of the two keys
-    /// are equal: one in 2^64 pairs of keys, unless the keys are chosen for it. Compare the returned key.
+    /// reading. Returns `None` if the record is no longer there: it was deleted, or it was moved because it grew or
+    /// because its page was split. In this case search by the key of the record, and take a new link. The call returns
+    /// a wrong record only if the hashes of the two keys are equal. The hashes of one in 2^64 pairs of keys are equal,
+    /// but a user may choose keys with equal hashes. So compare the returned key.
     ///
     /// # Errors
     /// As [`Db::get`].
     pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
         let found = txn.guarded(|| Ok(self.access(txn).get_linked(link, copied)?))?;
-        // Decode by the program's own function now that no page is latched.
+        // The program's own function decodes the key here, where no page is latched.
         Ok(found.map(|(stored, value)| (self.known(&stored), value)))
     }
 
-    /// Returns a cursor over the keys in order. In a transaction it locks the records it passes for reading, and the
-    /// gaps between them. The cursor of a hash file has no order and moves forward only; it meets each record that
-    /// exists during the whole walk exactly once.
+    /// Returns a cursor over the keys in order. In a transaction the cursor takes read locks on the records that it
+    /// passes and on the gaps between these records. The cursor of a hash file has no order and moves forward only; it
+    /// meets each record that exists during the whole walk exactly once.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
         reader.cursor(self, KeyRange::default()).in_order(&self.order)
     }
 
-    /// Returns a cursor over some of the keys, which a `for` loop takes too. In a transaction it locks these keys and
-    /// the gaps between them, and no key beyond.
+    /// Returns a cursor over some of the keys, which a `for` loop takes too. In a transaction the cursor locks these
+    /// keys and the gaps between them, and no other key.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -193,8 +195,8 @@ impl Db {
         Ok(reader.cursor(self, range).in_order(&self.order))
     }
 
-    /// Returns the number of keys within `keys`. In a transaction it locks them as a cursor does, so the number does
-    /// not change until the transaction ends.
+    /// Returns the number of keys within `keys`. In a transaction the call locks the keys as a cursor does, so the
+    /// number does not change until the transaction ends.
     ///
     /// # Errors
     /// As [`Db::get`].

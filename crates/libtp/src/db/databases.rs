@@ -35,8 +35,8 @@ impl Txn<'_> {
     /// again. Also drops a single index. No other transaction uses the database until this transaction ends. After the
     /// commit, each use of an older handle, of any process or snapshot, is refused (`Dropped`).
     ///
-    /// The commit returns only when it is on disk, whatever the transaction's durability. It waits for a backup that
-    /// copies the files.
+    /// The commit record is on disk when the commit returns, whatever the transaction's durability is. The commit waits
+    /// for a backup that copies the files.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -204,8 +204,8 @@ impl Txn<'_> {
         files.into_iter().filter_map(|file| self.by_number(file, |name| self.lock_whole(name)).transpose()).collect()
     }
 
-    /// Returns a database by its number, unless it was dropped: the database that a decision notes, or else the result
-    /// of `open` with its name.
+    /// Returns a database by its number; `None` if the database was dropped. If the transaction has decided about the
+    /// database, returns the database that the decision names. Otherwise calls `open` with the name of the database.
     fn by_number(
         &self,
         file: FileId,
@@ -279,7 +279,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Returns whether neither a database of that name nor its file exists.
+    /// Returns whether both the database of that name and its file are missing.
     fn is_missing(&self, name: &str) -> Result<bool> {
         let directory = &self.environment().platform.directory;
         let is_known = self.generation().managers.buffers.registry().find(name)?.is_some();
@@ -355,9 +355,9 @@ impl Env {
         })
     }
 
-    /// Returns the number of records of a database, as a snapshot taken now shows it: keys of a tree or a hash file,
-    /// values where keys have several, entries of an index. Takes as long as reading all of them. Returns `None` for a
-    /// file of pages.
+    /// Returns the number of records of a database, as a snapshot taken at the call shows it. A tree or a hash file has
+    /// a record for each key, or for each value if keys have several values; an index has a record for each entry. The
+    /// call takes as long as reading all records. Returns `None` for a file of pages.
     ///
     /// # Errors
     /// `NoDatabase`; else as [`Db::get`] of a snapshot.

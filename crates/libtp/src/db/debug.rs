@@ -46,7 +46,8 @@ impl<R: Reader> Debug for ListCursor<'_, R> {
 mod tests {
     use crate::{Duplicates, Env};
 
-    /// The output is made while this thread has the list of open databases locked, so it cannot wait for that list.
+    /// The test makes the output while its thread has the list of open databases locked. If the output waited for that
+    /// list, the test would not end.
     #[test]
     fn debug_output_has_the_name_and_waits_for_nothing() {
         let dir = tempfile::tempdir().unwrap();

@@ -14,8 +14,8 @@ use crate::{Error, Keys, Result, Txn};
 /// A database of keys and values of any size: a B-tree, which keeps the keys in order, or a hash file
 /// ([`Env::hash`](crate::Env::hash)), which finds a key in one step and has no order.
 ///
-/// Every call works in a transaction of the same [`Env`](crate::Env) handle or a clone of it; it panics with a
-/// transaction of another handle. The handle is cheap to clone, and all threads may use it.
+/// Every call works in a transaction of the same [`Env`](crate::Env) handle or a clone of it; the call panics if the
+/// transaction belongs to another handle. The handle is cheap to clone, and all threads may use it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

@@ -1,9 +1,9 @@
 //! Secondary indices, kept by the library: [`Index`].
 //!
-//! Paper: LIBTP leaves them to the program (5.2). An index is a sorted set of pairs: an index key, which a function of
-//! the program computes from a record, and the record's key. It has a tree of its own, and changes in the transaction
-//! that changes the record. The database lists its indices (`record/indices.rs`): a process that lacks the function of
-//! an index may read, but not write.
+//! Paper: LIBTP leaves indices to the program (5.2). An index is a sorted set of pairs: an index key, which a function
+//! of the program computes from a record, and the record's key. The index has a tree of its own. Its entries change in
+//! the transaction that changes the record. The database lists its indices (`record/indices.rs`): a process that lacks
+//! the function of an index may read, but not write.
 //!
 //! |file|contents|
 //! |---|---|
@@ -24,11 +24,11 @@ use crate::region::kept_indices::Kept;
 
 pub use reading::{IndexCursor, IndexEntry};
 
-/// An index of a database, which finds its records by other keys than their own.
+/// An index of a database. It finds the database's records by other keys than the records' own keys.
 ///
 /// The program provides the function that computes a record's index keys. Every process that writes to the database
 /// provides the function, under the index's name, before it writes; otherwise its writes are refused. The function must
-/// return the same keys for the same record always: give a changed function another name.
+/// always return the same keys for the same record. For a changed function, make an index with another name.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

@@ -1,9 +1,9 @@
 //! Iterators over databases, for `for` loops. They use cursors, and return records from both ends.
 //!
-//! Paper: none. An iterator has a cursor for each end; the second is made when it is first needed. Each step copies the
-//! pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). To find out whether they have met, the ends
-//! compare the keys under their cursors, as the file stores them. An iterator ends after an error, so no loop gets the
-//! same error for ever.
+//! Paper: none. An iterator has a cursor for each end; the cursor of the back end is made when it is needed. Each step
+//! copies the pair, as a cursor's step does ([`Cursor::for_each`] copies nothing). The iterator compares the keys under
+//! the two cursors, in the form that the file stores, to find out whether the ends have met. An iterator ends after an
+//! error, so no loop gets the same error for ever.
 
 mod listed;
 mod numbered;
@@ -173,7 +173,7 @@ impl<'t> IntoIterator for Cursor<'t> {
     type Item = Result<Pair>;
     type IntoIter = Pairs<'t>;
 
-    /// Returns an iterator over all pairs of the cursor's keys, wherever the cursor stands.
+    /// Returns an iterator over all pairs of the cursor's keys, wherever the cursor is.
     fn into_iter(self) -> Pairs<'t> {
         Pairs(Ends::of(self.rewound()))
     }
@@ -238,7 +238,7 @@ impl<'t> IntoIterator for MultiCursor<'t> {
     type Item = Result<Pair>;
     type IntoIter = MultiPairs<'t>;
 
-    /// Returns an iterator over all pairs of the cursor's keys, wherever the cursor stands.
+    /// Returns an iterator over all pairs of the cursor's keys, wherever the cursor is.
     fn into_iter(self) -> MultiPairs<'t> {
         let (multi, at) = self.into_parts();
         MultiPairs { multi, entries: Ends::of(at.rewound()) }
@@ -307,7 +307,7 @@ impl<'t, R: Reader> IntoIterator for IndexCursor<'t, R> {
     type Item = Result<IndexEntry>;
     type IntoIter = IndexEntries<'t, R>;
 
-    /// Returns an iterator over all records of the cursor's index keys, wherever the cursor stands.
+    /// Returns an iterator over all records of the cursor's index keys, wherever the cursor is.
     fn into_iter(self) -> IndexEntries<'t, R> {
         let (index, reader, at) = self.into_parts();
         IndexEntries { index, reader, entries: Ends::of(at.rewound()), is_listed: Cell::new(false) }

@@ -4,8 +4,8 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 
 use libtp_record::{duplicates, KeyRange, Order, ShortKey};
 
-/// Some of the keys of a database. Made from Rust's ranges, for example `b"a"..b"c"`, `..`, `..=b"c"` or a pair of
-/// [`Bound`]s, or from a prefix.
+/// Some of the keys of a database. The value is made from a range of Rust, for example `b"a"..b"c"`, `..`, `..=b"c"` or
+/// a pair of [`Bound`]s, or from a prefix.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

@@ -1,7 +1,7 @@
 //! Lists: [`List`], records of any length by number, where an insertion renumbers all records after it.
 //!
 //! Paper: none; db(3)'s `DB_RECNO`. `record/list` implements the structure; this module adds locks and a savepoint: a
-//! change of a list is several changes of entries, and if one of them fails, the earlier ones are undone.
+//! change of a list is several changes of entries, and if one of these changes fails, the earlier changes are undone.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::{Reader, Result, Txn};
 /// A database of records of any length, numbered from 1 without gaps: inserting or removing a record changes the
 /// numbers of all records after it. db(3) calls this `DB_RECNO`.
 ///
-/// Any number of transactions read a list, and replace records, at once. A transaction that inserts or deletes locks
-/// the list exclusively until it ends: it waits for all other transactions that have read the list, and they wait for
-/// it. So read little before inserting: if two transactions have read and then both insert, one of them gets `Deadlock`
-/// ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the list as it was when the
-/// snapshot was taken, and waits for no transaction. The cost of a step grows with the depth of the list: a million
-/// records have four levels.
+/// Any number of transactions can read a list and replace its records at the same time. A transaction that inserts or
+/// deletes locks the list exclusively until it ends: it waits for all other transactions that have read the list, and
+/// they wait for it. So read little before inserting: if two transactions have read the list and then both insert, one
+/// of them gets `Deadlock` ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the
+/// list as it was when the snapshot was taken, and waits for no transaction. The cost of a call grows with the depth of
+/// the list's tree: with a million records, the tree has four levels.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -82,7 +82,8 @@ impl List {
         reader.list_get(&self.tree, number)
     }
 
-    /// As [`List::get`], but locks for writing at once: a later `put` under the same number cannot deadlock over it.
+    /// As [`List::get`], but locks the record for writing: a later `put` under the same number then cannot cause a
+    /// deadlock.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -90,12 +91,12 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_get_for_update(number, <[u8]>::to_vec)?))
     }
 
-    /// Replaces the record with that number. For a number after the last, empty records fill the numbers in between, up
-    /// to a million of them.
+    /// Replaces the record with that number. If the number is higher than the last record's number, empty records fill
+    /// the numbers in between, up to a million of them.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Full`, with nothing changed; `Io` for the number 0 and for numbers too far after the
-    /// last; `Failed`, `Corrupt`.
+    /// last record's number; `Failed`, `Corrupt`.
     pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
         self.whole(txn, || Ok(self.tree.access(txn).list_put(number, record)?))
     }
@@ -108,8 +109,9 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_append(record)?))
     }
 
-    /// Inserts a record with that number (`R_IBEFORE`): the record that had the number, and all records after it, get
-    /// the next higher number. Returns the number. For a number after the last it works as [`List::put`].
+    /// Inserts a record with that number (`R_IBEFORE`): the record that had the number, and all records after it, each
+    /// get the next higher number. Returns the new record's number. If the number is higher than the last record's
+    /// number, the call works as [`List::put`].
     ///
     /// # Errors
     /// As [`List::put`].
@@ -118,7 +120,7 @@ impl List {
     }
 
     /// Inserts a record after the record with that number (`R_IAFTER`), or before all records if the number is 0.
-    /// Returns the new record's number, one higher.
+    /// Returns the new record's number: `number` plus one.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -134,9 +136,9 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))
     }
 
-    /// Locks the list exclusively until the transaction ends: no other transaction reads or changes it. Call it in a
-    /// transaction that first reads and then inserts or deletes: otherwise two such transactions at once wait for each
-    /// other.
+    /// Locks the list exclusively until the transaction ends: no other transaction reads or changes it. Call it at the
+    /// beginning of a transaction that reads and then inserts or deletes: without this lock, two such transactions can
+    /// deadlock.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Io`.
@@ -158,7 +160,7 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_set_text_note(notes)?))
     }
 
-    /// Makes a change of several entries: all of it, or nothing.
+    /// Runs `change`, which changes several entries. If it fails, undoes the changes that it has made.
     fn whole<T>(&self, txn: &Txn<'_>, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = txn.session().last_lsn();
         let savepoint = txn.savepoint_of_records();
@@ -185,8 +187,8 @@ enum NumberPlace {
 
 /// A place among the records of a list.
 ///
-/// As in db(3), the cursor stands on a number: after an insertion or removal in front of it that did not use this
-/// cursor, another record has that number. Changes that are made through the cursor adjust its number, so the cursor
+/// As in db(3), the cursor is at a number, not at a record: if another call inserts or removes a record in front of the
+/// cursor, another record gets that number. Changes that are made through the cursor adjust its number, so the cursor
 /// stays on its record.
 ///
 /// ```
@@ -216,8 +218,8 @@ pub struct ListCursor<'t, R: Reader> {
     stamp: u64,
 }
 
-/// A remembered record under a cursor. A later cursor finds the record again, whichever transaction has changed its
-/// number meanwhile.
+/// The remembered place of the record under a cursor. A later cursor finds the record again, even if transactions have
+/// changed the record's number meanwhile.
 #[derive(Clone, Debug)]
 pub struct ListPlace(Seen);
 
@@ -244,7 +246,7 @@ impl<'t, R: Reader> ListCursor<'t, R> {
         }
     }
 
-    /// Reads the part of the list around a number, unless it is known.
+    /// Reads the part of the list around a number, unless `stretch` has the number and is valid.
     fn see(&mut self, number: u64) -> Result<()> {
         let stamp = self.reader.stamp();
         if stamp != self.stamp || self.stretch.id_of(number).is_none() {
@@ -261,7 +263,8 @@ impl<'t, R: Reader> ListCursor<'t, R> {
         Ok(Some((number, self.reader.list_record(&self.list.tree, id)?)))
     }
 
-    /// Goes to the record with a number. If the record is missing, the cursor goes to `miss`, or stays.
+    /// Goes to the record with a number. If the record is missing, the cursor goes to `miss`; without `miss`, the
+    /// cursor stays.
     fn go(&mut self, number: u64, miss: Option<NumberPlace>) -> Result<Found> {
         let found = self.read(number)?;
         self.place = if found.is_some() { NumberPlace::On(number) } else { miss.unwrap_or(self.place) };
@@ -343,9 +346,9 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(stretch.id_of(number).is_some().then_some(ListPlace(Seen { number, stretch })))
     }
 
-    /// Goes to the present place of a remembered record; returns whether the record still exists. If not, the cursor
-    /// stands between its former neighbours. Costs one descent, and one more for each hundred records that were
-    /// inserted or removed in front of it.
+    /// Goes to the present place of a remembered record; returns whether the record still exists. If the record was
+    /// removed, the cursor is then between the record's former neighbours. Costs one descent of the tree, and one more
+    /// descent for each hundred records that were inserted or removed in front of the record.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

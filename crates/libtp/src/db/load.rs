@@ -73,9 +73,10 @@ impl Db {
     /// the last is kept. Loads are for very many records: loading them costs about as much as writing their bytes to
     /// the disk.
     ///
-    /// The load is a transaction of its own, which locks the whole database: when it returns, all of the records are on
-    /// disk, or none. Until then no other transaction uses the database; snapshots see it empty. The log keeps all
-    /// loaded records until the load ends. An interrupted load leaves the file at its length, with its pages free.
+    /// The load is a transaction of its own, which locks the whole database: when the call returns, either all records
+    /// are on disk, or no record is. Until then no other transaction uses the database; snapshots see it empty. The log
+    /// keeps all loaded records until the load ends. An interrupted load leaves the file as long as the load has made
+    /// it; the new pages are free.
     ///
     /// # Errors
     /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and for an invalid
@@ -91,8 +92,8 @@ impl Db {
         self.try_load(how, pairs, &mut |_| {})
     }
 
-    /// As [`Db::load`], with records that may be errors: an error ends the load, with nothing loaded. Reports progress
-    /// to `watch`.
+    /// As [`Db::load`], for an iterator whose items may be errors: the first error ends the load, with nothing loaded.
+    /// Reports progress to `watch`.
     ///
     /// # Errors
     /// As [`Db::load`], and the first error among the records.
@@ -107,10 +108,10 @@ impl Db {
 }
 
 impl Multi {
-    /// Loads pairs into this empty database; returns the number of its pairs afterwards. Otherwise as [`Db::load`]. If
-    /// the values of a key are in the order of insertion, they keep the order in which they come. For [`Load::sorted`],
-    /// the pairs must be in the order of their keys; if values are sorted, the values of each key must be in order,
-    /// too.
+    /// Loads pairs into this empty database; returns the number of its pairs afterwards. Otherwise the call works as
+    /// [`Db::load`]. If the database keeps the values of a key in the order of insertion, their order is the order of
+    /// the loaded pairs. For [`Load::sorted`], the pairs must be in the order of their keys; if values are sorted, the
+    /// values of each key must be in order, too.
     ///
     /// # Errors
     /// As [`Db::load`].
@@ -137,8 +138,9 @@ impl Multi {
         load(self.tree(), how, pairs, |number, pair| self.entry_to_load(number, pair), watch)
     }
 
-    /// Returns the entry of a pair. The numbers of a load are counted from the log's tail at its beginning. Each pair
-    /// takes more than one byte of log, so pairs that are put later, whose numbers are LSNs, have higher numbers.
+    /// Returns the entry of a pair. The first number of a load is the LSN of the log's tail at the load's beginning,
+    /// and each further pair gets the next number. Each pair takes more than one byte of log. So pairs that are put
+    /// after the load have higher numbers, because their numbers are LSNs, too.
     fn entry_to_load(&self, number: u64, (key, value): Pair) -> Result<Pair> {
         let key = self.ordered(&key);
         let entry = match self.duplicates() {

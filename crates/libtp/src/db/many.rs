@@ -5,8 +5,8 @@ use crate::{Reader, Result};
 
 impl Db {
     /// Returns the values of several keys, in the order of the keys in the call: the result of [`Db::get`] for each of
-    /// them. Faster than single gets where the records are not in the processor's cache, because the session waits for
-    /// the memory of several records at once.
+    /// them. The call is faster than single gets where the records are not in the processor's cache, because the
+    /// session waits for the memory of several records at the same time.
     ///
     /// In a transaction the keys are locked for reading in their order in the database. So calls that lock nothing else
     /// cannot deadlock with each other.
@@ -42,7 +42,8 @@ impl Db {
     /// does not report whether the key exists.
     ///
     /// # Errors
-    /// The errors of any call in a transaction or a snapshot that has ended with its process or its memory.
+    /// `Forked`, `Rebuilt` or `Panicked`, if the transaction or the snapshot cannot be used: in the child of a fork,
+    /// after the shared memory was given up, or after a panic of the library.
     pub fn prefetch(&self, reader: &impl Reader, key: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         reader.prefetch(self, self.stored(key, &mut room))

@@ -1,7 +1,7 @@
 //! Databases whose keys have several values: [`Multi`].
 //!
 //! Paper: none; db(3)'s `R_DUP`. Each value of a key is an entry of a tree (`record/duplicates.rs`) and is locked,
-//! logged and undone as any entry: values of one key are locked one by one.
+//! logged and undone like any other entry: values of one key are locked one by one.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::db::opening::prefix_not_adjacent;
 use crate::region::inner::Inner;
 use crate::{Error, Reader, Result, Txn};
 
-/// A B-tree database whose keys have several values each, sorted or in the order of insertion. A key has each sorted
-/// value once.
+/// A B-tree database whose keys have several values each, sorted or in the order of insertion. If values are sorted, a
+/// key has each value only once.
 ///
-/// The tree stores a sorted value as a part of its key, so both together are limited to the length of a key
-/// ([`Multi::pair_bytes_max`]). Values in the order of insertion have any size.
+/// The tree stores a sorted value as a part of its key, so a key and a sorted value together are limited to the length
+/// of a key ([`Multi::pair_bytes_max`]). Values in the order of insertion have any size.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -88,8 +88,8 @@ impl Multi {
         self.kind
     }
 
-    /// Returns the length limit of a key, with its value if values are sorted, in bytes. A zero byte in the key counts
-    /// twice.
+    /// Returns the largest length of a key in bytes; if values are sorted, the largest length of a key and its value
+    /// together. A zero byte in the key counts twice.
     pub fn pair_bytes_max(&self) -> usize {
         let own = if self.kind == Duplicates::Sorted { 0 } else { NUMBER_BYTES };
         self.tree.key_bytes_max() - duplicates::beginning(&[]).len() - own
@@ -219,7 +219,7 @@ impl Multi {
         reader.count(&self.tree, self.entries_of(key))
     }
 
-    /// Removes a key with all its values, or none of them; returns the number of values.
+    /// Removes a key with all its values; returns the number of values. After an error, no value was removed.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -230,7 +230,7 @@ impl Multi {
         removed.map_err(|error| error.of_values(key))
     }
 
-    /// Removes one value of a key: the first that is equal. Returns false if no value is equal.
+    /// Removes one value of a key: the first value that is equal to `value`. Returns false if no value is equal.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -312,8 +312,8 @@ impl Multi {
     }
 
     /// Replaces the value under a cursor. If values are in the order of insertion, the new value takes the place of the
-    /// old value. If they are sorted, the new value goes to its place in the order, and the cursor stays. Returns
-    /// false, with nothing changed, if the pair is gone or the cursor has no place.
+    /// old value. If they are sorted, the new value goes to its place in the order, and the cursor does not move.
+    /// Returns false, with nothing changed, if the pair is gone or the cursor has no place.
     ///
     /// # Errors
     /// As [`Multi::put`].
@@ -379,8 +379,8 @@ impl<'t> MultiCursor<'t> {
         self.place.entry()
     }
 
-    /// Goes to the pair at `place`, as returned by another cursor, or to the first pair after it if that pair is gone
-    /// ([`MultiCursor::place`] shows which of the two).
+    /// Goes to the pair at `place`, which another cursor has returned. If that pair was removed, goes to the first pair
+    /// after it; [`MultiCursor::place`] then differs from `place`.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -416,8 +416,8 @@ impl<'t> MultiCursor<'t> {
         self.arrive(found, OnMiss::Stays)
     }
 
-    /// Moves to the next pair, of this key or the next; to the first if the cursor has no place. If there is no next
-    /// pair, the cursor is then after the last pair.
+    /// Moves to the next pair, which has the same key or the next key; to the first pair if the cursor has no place. If
+    /// there is no next pair, the cursor is then after the last pair.
     ///
     /// # Errors
     /// As [`Cursor::first`].

@@ -16,7 +16,7 @@ use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Error, Result, Txn};
 
-/// Suffix of the name of a database that is to replace another ([`Txn::rename_database`]). The database
+/// The suffix of the name of a database that is to replace another database ([`Txn::rename_database`]). The database
 /// `NAME.successor` is opened with the settings of `NAME`, unless it has settings of its own.
 pub const SUCCESSOR: &str = ".successor";
 
@@ -83,13 +83,15 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
             Ok((managers.log.incarnation(), open))
         });
         let (incarnation, open) = match opened {
-            // Another session dropped the database after this call found it. The name is free, or has another database.
+            // Another session dropped the database after this call found it. The name is free now, or another database
+            // has it.
             Err(Error::Dropped { .. }) if looks < LOOKS_MAX => continue,
             opened => opened.map_err(|error| error.of_name(name))?,
         };
         let mut databases = env.databases();
-        // A new life opens the databases of this list again. So no new life may have begun since the database was
-        // opened, also none that another process began with only the files that it found then.
+        // A new life opens the databases of this list again. So a database enters the list only if the life in which it
+        // was opened has not ended: the log has the same incarnation, and no process has declared the region broken. A
+        // process that begins a new life opens only the files that it finds then.
         let managers = &env.newest().managers;
         if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
@@ -98,8 +100,9 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
 }
 
 /// Returns how long an opening waits for the database's name. A session that opens or makes the database holds the name
-/// briefly, whatever the lock timeout is. A transaction that drops or renames the database holds the name to its end,
-/// and may belong to this thread. Either session may be stopped.
+/// briefly, so the wait has a least length, whatever the lock timeout is. A transaction that drops or renames the
+/// database holds the name until it ends. If this thread has a transaction open, that transaction may be the holder, so
+/// the opening waits only for the least length. The wait always has a limit, because the holder may be stopped.
 fn wait_for_name(wait: Wait) -> Wait {
     match wait {
         _ if planted("libtp: a wait for a name has no bound") => Wait::Forever,
@@ -112,7 +115,7 @@ fn wait_for_name(wait: Wait) -> Wait {
 pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     let open = env.databases().get(name).cloned()?;
     let generation = env.newest();
-    // A given-up region states nothing about the database; the next life does.
+    // A region that was given up does not show whether the database exists; the next life shows it.
     let Ok(info) = generation.guarded(|| Ok(generation.managers.buffers.file_by_id(open.id()))) else {
         return Some(open);
     };
@@ -155,7 +158,7 @@ fn agree_on_granularity(
     Ok(if agreed == 2 { libtp_record::Granularity::Page } else { libtp_record::Granularity::Record })
 }
 
-/// Verifies a database. Its pages are in byte order, whatever the order of its keys.
+/// Verifies a database. The keys on its pages are in byte order, whatever the order of the program's keys.
 pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
     let open = open(env, name, None)?;
     txn.guarded(|| Ok(libtp_record::verify(&access(env, &open, txn))?))

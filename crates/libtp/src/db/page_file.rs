@@ -11,13 +11,13 @@ use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Env, Error, Result, Txn};
 
-/// Pages by number, from 0, with the program's own bytes, from which a program builds access methods. The paper's six
-/// steps are in `examples/protected.rs`.
+/// Numbered pages, counted from 0, with the program's own bytes. A program builds access methods from them. The paper's
+/// six steps are in `examples/protected.rs`.
 ///
 /// A program locks a page ([`PageFile::lock`]), copies it ([`PageFile::get`]), changes the copy, and stores it
 /// ([`PageFile::put`]), which logs the changed bytes before it changes the page. An abort of the transaction undoes its
-/// stores; if its process dies, another process undoes them. Changes that several transactions make on one page at once
-/// need a log-record type of the program ([`LogType`](crate::LogType), [`PageFile::apply`]).
+/// stores; if its process dies, another process undoes them. Changes that several transactions make on one page at the
+/// same time need a log-record type of the program ([`LogType`](crate::LogType), [`PageFile::apply`]).
 ///
 /// A page that is locked before it is copied cannot change between `get` and `put`. If an unlocked page has changed
 /// since it was copied, `put` refuses to store the copy.
@@ -98,8 +98,8 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).page_lock(page, lock)?))
     }
 
-    /// Locks all pages until the transaction ends, also those not stored yet: a transaction that reads the whole file
-    /// then reads one state of it.
+    /// Locks all pages until the transaction ends, also pages that are not stored yet: a transaction that reads the
+    /// whole file then reads one state of it.
     ///
     /// # Errors
     /// As [`PageFile::lock`].
@@ -138,7 +138,7 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).page_put(page, None, &[])?.raw()))
     }
 
-    /// As [`PageFile::put`], in a log record of a type of the program's, with an argument of up to 64 KiB for readers
+    /// As [`PageFile::put`], but the log record has a type of the program, and an argument of up to 64 KiB for readers
     /// of the log. Undo restores the bytes, even if the type has an undo function.
     ///
     /// # Errors
@@ -150,9 +150,9 @@ impl PageFile {
 
     /// Changes a page with the redo function of a registered log-record type, and logs the change: the paper's *log*,
     /// together with the change that the record describes. For a type with an undo function, the page need not be
-    /// locked first: several transactions can make such changes on one page at once, and a transaction that reads or
-    /// stores the page waits until they have ended. For a type without an undo function, the page is locked for
-    /// writing.
+    /// locked first: several transactions can make such changes on one page at the same time, and a transaction that
+    /// reads or stores the page waits until they have ended. For a type without an undo function, the page is locked
+    /// for writing.
     ///
     /// # Errors
     /// `Database` with the function's message when it refuses; `Settings` when the type was not registered; `Deadlock`,

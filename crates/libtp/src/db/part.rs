@@ -123,7 +123,7 @@ mod tests {
                 assert_eq!(numbers.add(txn, 0, 0, 1)?, None);
                 numbers.put(txn, 9, &[0; 20])?;
                 assert_eq!(numbers.add(txn, 9, 12, -5)?, Some(-5));
-                assert_eq!(numbers.add(txn, 8, 12, -5)?, None, "a number in between");
+                assert_eq!(numbers.add(txn, 8, 12, -5)?, None, "no record was stored at this number");
                 numbers.delete(txn, 9)?;
                 assert!(!numbers.update_part(txn, 9, 0, b"x")?);
                 Ok(())

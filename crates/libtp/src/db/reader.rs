@@ -46,10 +46,11 @@ pub trait Reader: sealed::Sealed {
     fn list_stretch(&self, tree: &Db, number: u64) -> Result<Option<Stretch>>;
     #[doc(hidden)]
     fn list_record(&self, tree: &Db, id: u64) -> Result<Vec<u8>>;
-    /// Returns the present place of a record that this reader saw at an earlier stamp.
+    /// Returns the present place of a record that was seen at an earlier moment.
     #[doc(hidden)]
     fn list_now(&self, tree: &Db, seen: &Seen) -> Result<Now>;
-    /// Returns a number that changes before any read result can change: it guards remembered results.
+    /// Returns the reader's stamp: a number that changes before the result of any read can change. A remembered result
+    /// is valid while the stamp is the same.
     #[doc(hidden)]
     fn stamp(&self) -> u64;
 }
@@ -120,7 +121,8 @@ impl Reader for Txn<'_> {
     }
 
     fn stamp(&self) -> u64 {
-        // Until this transaction ends it sees no changes of other transactions: they wait.
+        // Only this transaction's own changes can change the results of its reads: its locks exclude the changes of
+        // other transactions until it ends.
         self.session().last_lsn().raw()
     }
 }

@@ -2,8 +2,8 @@
 //! them.
 //!
 //! The file is unlinked as soon as it is open. A process that dies before that leaves an empty file, which the next
-//! sort for the same database takes over. A run that begins where the previous run ended extends the previous run, so
-//! sorted input makes one run of any length.
+//! sort for the same database takes over. A run whose first key is not below the last key of the previous run extends
+//! the previous run, so sorted input makes one run of any length.
 //!
 //! Of records with equal keys, the record that was pushed last comes last.
 
@@ -18,7 +18,7 @@ use crate::{Error, Pair, Result};
 
 /// In front of each record of a run: the lengths of key and value.
 const HEAD_BYTES: usize = 8;
-/// Bytes of one write.
+/// The number of bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
 /// The least and the largest number of bytes of one read of a run. The more runs there are, the shorter the reads.
 const READ_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
@@ -168,7 +168,7 @@ impl<'d> Sorter<'d> {
     }
 }
 
-/// Returns a run's place among equal keys: a later run comes later.
+/// Returns the rank of a run's records among records with equal keys: the records of a later run come later.
 fn order_of(index: usize) -> usize {
     if planted("libtp: a merge of runs reverses equal keys") {
         usize::MAX - index
@@ -187,7 +187,7 @@ impl Waiting {
     }
 }
 
-/// The first record of a run: its key, its place among equal keys, its value.
+/// The first record of a run: its key, its rank among equal keys, its value.
 type Head = Reverse<(Vec<u8>, usize, Vec<u8>)>;
 
 /// Records in the order of their keys.

@@ -4,9 +4,9 @@
 //! reads the whole file. Writing back writes a whole new file and renames it when it is on disk. So the file always has
 //! one committed state of the list, even if a process or the machine dies meanwhile.
 //!
-//! The list notes the state of the file when both were last equal. The note shows which of the two has changed since:
-//! the list, with committed changes that were not written back; or the file, by another program; or both. If both have
-//! changed, neither is known to be right, and opening is refused.
+//! A note in the list has the state of the file at the last moment when file and list were equal. The note shows which
+//! of the two has changed since: the list, with committed changes that were not written back; or the file, by another
+//! program; or both. If both have changed, neither is known to be right, and opening is refused.
 //!
 //! If we die here: before the rename the old file stays, and the next writer removes the unfinished new file. After the
 //! rename, the file equals the list, and the next opening finds that.
@@ -66,7 +66,8 @@ impl TextForm {
         }
     }
 
-    /// Appends a record to a text, with its end or filling. The error states why the record does not fit this form.
+    /// Appends a record to a text, with its delimiter or its padding. The error states why the record does not fit this
+    /// form.
     fn put(self, record: &[u8], text: &mut Vec<u8>) -> std::result::Result<(), String> {
         match self {
             TextForm::Delimited(end) if record.contains(&end) => {
@@ -91,7 +92,7 @@ impl TextForm {
     }
 }
 
-/// A text file whose records are in a list, to be written back.
+/// A text file whose records are in a list. Changes of the list can be written back to the file.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -115,9 +116,10 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Reads the file into the list (`R_SNAPSHOT`), unless they are equal already. A missing file counts as empty.
+    /// Reads the file into the list (`R_SNAPSHOT`), unless file and list are equal already. A missing file counts as
+    /// empty.
     ///
-    /// A list with committed changes that were not written back, by this or another process, stays as it is: the next
+    /// A list with committed changes (of this or another process) that were not written back stays as it is: the next
     /// sync writes it.
     ///
     /// # Errors
@@ -235,13 +237,14 @@ impl TextFile {
         })
     }
 
-    /// Returns the note of the file as it is now, if it exists.
+    /// Returns the note of the file's present contents; `None` if the file is missing.
     fn in_file(&self) -> Result<Option<TextNote>> {
         self.read()?.map(|records| self.note_of(records.into_iter().map(Ok))).transpose()
     }
 
-    /// Writes the file if this text was noted last; returns whether the file was different. The list may have changed
-    /// since: waiting for an unchanging list could take for ever.
+    /// Writes the text to the file if this text was noted last; returns whether the file was different. Returns `None`
+    /// if another text was noted meanwhile. The list may have changed since the text was noted: a writer that waits
+    /// until no session changes the list might wait for ever.
     fn write_noted(&self, txn: &Txn<'_>, text: &[u8]) -> Result<Option<bool>> {
         let note = TextNote::of(text);
         let Some(notes) = self.list.text_note(txn)?.filter(|notes| notes.next == note) else { return Ok(None) };
@@ -253,8 +256,8 @@ impl TextFile {
         }
         let is_to_be_written = in_file != Some(note);
         if is_to_be_written {
-            // Otherwise a power cut could leave a file with a state that the list never had, as if another program had
-            // written it.
+            // Make the commits durable first: otherwise a power cut could leave a file with records that the list does
+            // not have, as if another program had written them.
             self.env.flush()?;
             txn.guarded(|| self.replace(txn, text))?;
         }
@@ -276,7 +279,8 @@ impl TextFile {
     /// As [`TextFile::sync`], and closes the file.
     ///
     /// # Errors
-    /// As [`TextFile::sync`]. Unwritten changes are committed in the list, and the next sync writes them.
+    /// As [`TextFile::sync`]. Changes that could not be written to the file stay committed in the list, and the next
+    /// sync writes them.
     pub fn close(self) -> Result<()> {
         self.sync().map(|_| ())
     }
@@ -301,9 +305,9 @@ impl TextFile {
         Ok(TextNote::of(&text))
     }
 
-    /// Replaces the file by one with this text. The list's lock keeps other writers away. Temporary files found here
-    /// belong to dead sessions, or to sessions that were stopped when the memory was rebuilt; such a session then finds
-    /// its file gone.
+    /// Replaces the file by a new file with this text. The list's lock excludes other writers. A temporary file that is
+    /// found here belongs to a dead session, or to a session that was stopped when the shared memory was rebuilt. Such
+    /// a session then finds its temporary file missing.
     fn replace(&self, txn: &Txn<'_>, text: &[u8]) -> Result<()> {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut prefix = self.path.file_name().unwrap_or_default().to_os_string();
@@ -357,9 +361,9 @@ fn has_no_records(notes: TextNotes) -> bool {
     notes == TextNotes::both(TextNote::of(b""))
 }
 
-/// Gives the new file the owner of the old file, which would otherwise lose access; returns the permissions to set. If
-/// that is not allowed, the old file stays. If a file of this user has a group that the user is not in, the new file is
-/// written anyway, and the group loses access.
+/// Gives the new file the owner and the group of the old file, because they would otherwise lose access; returns the
+/// permissions to set. If this process may not set the owner, it keeps the old file. If only the group cannot be set,
+/// because this process's user is not in the group, the new file is written all the same, and the group loses access.
 fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions> {
     let (made, mut permissions) = (new.metadata()?, old.permissions());
     if (made.uid(), made.gid()) == (old.uid(), old.gid()) {
@@ -418,7 +422,7 @@ mod tests {
         assert_eq!(read(), "one\ntwo");
         env.run(|txn| list.delete(txn, 1)).unwrap();
         drop(text);
-        // Committed, not written back: the sync does that now.
+        // The deletion is committed and not written back: the sync writes it back.
         let text = open().unwrap();
         assert_eq!(line(1).as_deref(), Some("two"));
         assert!(text.sync().unwrap());
@@ -428,7 +432,7 @@ mod tests {
         drop(text);
         let text = open().unwrap();
         assert_eq!((line(1).as_deref(), line(3)), (Some("three"), None));
-        // Both change.
+        // The list and the file change.
         env.run(|txn| list.append(txn, b"five")).unwrap();
         std::fs::write(&path, "six\n").unwrap();
         assert!(matches!(open(), Err(Error::Database { .. })));
@@ -496,7 +500,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     }
 
-    /// Writes the list to the file, and dies before that is noted.
+    /// Writes the list to the file, and dies before the write is noted.
     fn die_when_written(text: &TextFile) {
         let noted = text.note_next().unwrap().unwrap();
         text.env.run(|txn| text.replace(txn, &noted)).unwrap();
@@ -516,8 +520,8 @@ mod tests {
         env.run(|txn| list.append(txn, b"three")).unwrap();
         assert!(text.sync().unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
-        // The list gets the former text of the file again: the text of the dead writer is not taken for another
-        // program's.
+        // The list gets the former text of the file again. The library does not mistake the dead writer's text for the
+        // text of another program.
         env.run(|txn| list.append(txn, b"four")).unwrap();
         die_when_written(&text);
         assert!(!text.sync().unwrap());
@@ -536,7 +540,7 @@ mod tests {
         env.run(|txn| list.append(txn, b"one")).unwrap();
         let noted = text.note_next().unwrap().unwrap();
         env.run(|txn| list.append(txn, b"two")).unwrap();
-        // A writer died in the middle.
+        // A writer died in the middle of a write.
         std::fs::write(dir.path().join("text.tp-new-1-1"), "half").unwrap();
         assert_eq!(env.run(|txn| text.write_noted(txn, &noted)).unwrap(), Some(true));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");

@@ -1,10 +1,10 @@
 //! Plain files in a transaction: created, replaced, renamed and removed together with records.
 //!
 //! Paper: LIBTP 1, whose first examples are the password file and source control. The method is the library's own
-//! (docs/design/0020-plain-files.md): new contents are written at once, to temporary files next to the files. For each
-//! path, the transaction puts a row with its intention into a database of the environment. So one commit record decides
-//! for records and files, and abort, savepoints and restart undo these rows like any others. After the commit the files
-//! are put in their places (`files/finish.rs`).
+//! (docs/design/0020-plain-files.md): new contents are written immediately, to temporary files next to the files. For
+//! each path, the transaction puts a row with its intention into a database of the environment. So one commit record
+//! decides for records and files, and abort, savepoints and restart undo these rows like any others. After the commit
+//! the files are put in their places (`files/finish.rs`).
 //!
 //! If we die here: before the commit is on disk, only temporary files are left, which a later sweep removes. After the
 //! commit is on disk, the next process finishes the work from the rows.
@@ -53,10 +53,10 @@ enum There {
 }
 
 impl Txn<'_> {
-    /// Creates a plain file when the transaction commits: outside of the environment, visible to every program after
-    /// the commit and to none before.
+    /// Creates a plain file, outside of the environment, when the transaction commits. Every program sees the file
+    /// after the commit; no program sees it before.
     ///
-    /// The contents are written to a temporary file in the same directory at once, and synced. The commit of a
+    /// The contents are immediately written to a temporary file in the same directory, and synced. The commit of a
     /// transaction with files always returns only when it is on disk and the files are in their places. Each file is
     /// whole at every moment; another program that reads several files meanwhile may see some old files and some new
     /// files. [`Txn::read_file`] waits, and sees all new files or none.
@@ -145,11 +145,11 @@ impl Txn<'_> {
     }
 
     /// Returns the contents of a plain file as this transaction sees it, with its own changes, or `None` if the file is
-    /// missing. Of another transaction's changes of files it sees all or none. Locks the path for reading until the
-    /// transaction ends.
+    /// missing. The transaction sees all changes of files that another transaction makes, or none of them. Locks the
+    /// path for reading until the transaction ends.
     ///
-    /// If the transaction then changes the file, and another program has changed it since it was read, the commit
-    /// reports that and aborts.
+    /// If the transaction then changes the file, and another program has changed the file since this read, the commit
+    /// reports the other change and aborts.
     ///
     /// # Errors
     /// As [`Txn::create_file`].
@@ -218,8 +218,8 @@ impl Work {
                 Some(new) => self.contents(&beside(path, &new.temporary)),
                 None => Ok(None),
             },
-            // The row is committed, but the file may not be in its place yet: the session that puts it there does not
-            // wait for this transaction.
+            // The row is committed, but the file may not be in its place yet: the session that puts the file in its
+            // place does not wait for this transaction.
             Some(row) if row.tag == self.door.tag => {
                 self.door.check_directory(path, &row)?;
                 self.read_committed(path, row)
@@ -295,7 +295,7 @@ impl Work {
                 }
             });
             if written.is_err() {
-                // Removed at once, not at the transaction's end: the disk may be full.
+                // Remove the file now, not at the transaction's end: the disk may be full.
                 finish::remove_temporary(door, temporary);
             }
             Ok(written?)
@@ -399,7 +399,8 @@ impl Work {
             if !self.door.has_witness(path, &row)? {
                 return Err(refused(path, GONE));
             }
-            // Also for directories with renames only: a directory that cannot be synced is reported before the commit.
+            // A directory is synced even if the transaction only renames files in it: so an error of the sync is
+            // reported before the commit.
             directories.insert(split(path).0.to_owned());
             found.push((path.clone(), row));
         }

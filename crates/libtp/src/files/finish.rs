@@ -1,6 +1,6 @@
 //! Puts the files of committed transactions in their places, and removes what dead processes left.
 //!
-//! This is done under one lock of the environment: by the committing session, by a session that finds the row of
+//! This work is done under one lock of the environment: by the committing session, by a session that finds the row of
 //! another transaction, by a session that has repaired dead sessions, or by a process that opens the environment. The
 //! holder of the lock waits for no other lock, so it cannot deadlock.
 //!
@@ -38,18 +38,19 @@ pub(super) const UNSEEN: &str = "libtp: a plain file that another program change
 /// A path, and a committed transaction's change of it.
 pub(super) type Intention = (String, Row);
 
-/// Puts the committed files of `rows` in their places, and, if `all`, all others that are found.
+/// Puts the committed files of `rows` in their places; if `all` is true, also all other committed files that are found.
 ///
 /// # Errors
-/// The error that kept one of `rows` from its place, or any file if `rows` is empty. The other files are in their
-/// places; a later call tries again.
+/// The error that kept the file of one of `rows` from its place; if `rows` is empty, the error that kept any file from
+/// its place. All other files are in their places; a later call tries the failed files again.
 pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<()> {
     let (door, db) = (Door::of(env)?, rows::rows(env)?);
     let failed = run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
         failpoint("files: about to be put in place");
-        // Locks are released before a commit is on disk. Other programs must see nothing that may be lost, and no
-        // commit earlier than its acknowledgement.
+        // A transaction releases its locks before its commit is on disk, so a row may belong to a commit that could be
+        // lost. Other programs must not see such a commit, nor a commit before it can be acknowledged. So force the log
+        // first.
         let force = || txn.guarded(|| Ok(txn.generation().managers.log.force_all(txn.session().session())?));
         if all || !planted(TOO_EARLY) {
             force()?;
@@ -76,7 +77,7 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         Finisher { txn, door: &door, db: &db }.put_in_place(&found)
     })?;
     // A transaction that touches a waiting file gets that file's error. A removal waits until all other files of its
-    // transaction are in their places.
+    // transaction are in their places, so it gets their errors, too.
     let concerns =
         |failed: &Failed, (path, row): &Intention| failed.path == *path || row.new.is_none() && failed.txn == row.txn;
     let is_asked = |failed: &Failed| rows.is_empty() || rows.iter().any(|row| concerns(failed, row));
@@ -103,8 +104,8 @@ pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
 
 /// Gives up the change of a path, if the file cannot be put in its place; returns whether it did.
 ///
-/// A file that was to be renamed there keeps its old name, because the link next to the new name may be gone with its
-/// directory.
+/// If the change was to rename a file to this path, the file keeps its old name: the removal of the old name is given
+/// up, too, because the file's link in the directory of the new name may be gone with that directory.
 ///
 /// # Errors
 /// `LockTimeout` while a transaction works on the file; else as [`finish`].
@@ -138,7 +139,7 @@ fn lock(txn: &Txn<'_>) -> Result<()> {
     })
 }
 
-/// Returns whether this is still the committed change of the path, and is not known to be in place.
+/// Returns whether the intention is still the committed change of the path, and is not known to be in place.
 fn is_still(snapshot: &Snapshot<'_>, db: &Db, (path, row): &Intention) -> Result<bool> {
     Ok(db.get(snapshot, &row::key(path))?.is_some_and(|value| value == row.encode()))
 }
@@ -166,7 +167,7 @@ struct Finisher<'a, 'e> {
 impl Finisher<'_, '_> {
     /// Puts the files in place; returns the failures.
     fn put_in_place(&self, found: &[Intention]) -> Result<Vec<Failed>> {
-        // A moved file is at its new place, on disk, before its old name is removed.
+        // A renamed file must be at its new place, on disk, before its old name is removed.
         let (put, removed): (Vec<_>, Vec<_>) = found.iter().partition(|(_, row)| row.new.is_some());
         let mut failed = self.put_all(&put)?;
         let is_whole = |(_, row): &&&Intention| failed.iter().all(|one| one.txn != row.txn);
@@ -246,7 +247,7 @@ impl Finisher<'_, '_> {
     }
 
     fn put_one(&self, path: &str, row: &Row) -> Result<()> {
-        // If the directory is missing, the change would look as if it were done.
+        // If the directory is missing, the checks below would wrongly find that the change is done.
         self.door.check_directory(path, row)?;
         match &row.new {
             Some(new) => self.put_new(path, row, new),
@@ -269,7 +270,7 @@ impl Finisher<'_, '_> {
         }
         match plain.status(path)? {
             Some(there) if there.inode == new.identity.inode => {
-                // Two names of one file: a rename would leave both.
+                // Both names belong to one file: a rename(2) would leave both names.
                 self.leave_if_broken();
                 return Ok(plain.remove(&temporary)?);
             }
@@ -344,7 +345,7 @@ impl Finisher<'_, '_> {
         }
     }
 
-    /// Deletes a row if it is still this one. Waits for no lock.
+    /// Deletes the row of `path` if it is equal to `row`. Waits for no lock.
     fn delete(&self, path: &str, row: &Row) -> Result<()> {
         let key = row::key(path);
         let managers = &self.txn.generation().managers;
@@ -363,8 +364,8 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
     let (door, db) = (Door::of(env)?, rows::rows(env)?);
     run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
-        // The files are listed before the running transactions. A transaction that began later has no file on the list,
-        // and a transaction that ran then and is committed now has rows.
+        // The files are listed before the running transactions. A transaction that begins after the listing has no file
+        // on the list. A transaction that ran during the listing and has committed since has rows.
         let mut left = Vec::new();
         for directory in directories(env, &db, door.tag)? {
             match door.plain.list(&directory) {

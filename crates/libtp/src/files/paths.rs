@@ -76,8 +76,8 @@ impl Door {
 }
 
 impl Door {
-    /// Returns whether a file to be removed still has its witness, so that it was not removed before. True for rows
-    /// without a witness.
+    /// Returns whether a file that is to be removed has its witness (`Row::witness`); if it has, the file was not
+    /// removed yet. Returns true for a row without a witness.
     ///
     /// # Errors
     /// As [`libtp_io::PlainFiles::status`].
@@ -115,7 +115,7 @@ impl Door {
     }
 }
 
-/// Returns the error of an unusable path, with nothing changed.
+/// Returns the error for a path that cannot be used.
 pub(crate) fn refused(path: &str, what: &str) -> Error {
     Error::File { path: PathBuf::from(path), what: what.into() }
 }

@@ -24,14 +24,14 @@ impl FileUpkeep for PlainFiles {
     }
 }
 
-/// Puts committed files in their places and removes what dead processes left, if the environment ever had such files.
+/// Puts committed files in their places and removes what dead processes left, if the environment ever had plain files.
 /// The next opening tries failed steps again; a transaction that touches the file gets the error.
 pub(crate) fn recover(env: &Arc<Inner>) {
     let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
         true => {
             let finished = finish::finish(env, &[], true);
-            // A file may wait for weeks, and keeps its temporary files. The temporary files of dead processes are
-            // removed meanwhile.
+            // A file may wait for weeks, and its temporary file is kept meanwhile. The temporary files of dead
+            // processes are removed all the same.
             finish::sweep(env).and(finished)
         }
         false => Ok(()),
@@ -61,8 +61,8 @@ pub struct WaitingFile {
 
 impl Env {
     /// Returns the plain files that committed transactions have changed and that are not known to be in their places.
-    /// Usually there are none. A file being put in its place is listed for a moment, a file whose directory is missing
-    /// (a disk that is not mounted) for long.
+    /// Usually the list is empty. A file that is being put in its place is listed for a moment. A file whose directory
+    /// is missing, for example because a disk is not mounted, is listed until the directory is there again.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.

@@ -16,11 +16,11 @@ pub(crate) const TEMPORARY: &str = ".libtp-";
 const FILE: u8 = b'f';
 /// The first byte of the key of a directory's row; the path follows.
 const DIRECTORY: u8 = b'd';
-/// The first byte of every value.
+/// The version of a row, which is the first byte of its value; [`WITNESSED`] and [`OLDER`] are the other versions.
 const VERSION: u8 = 2;
-/// Rows of files of this version have a witness.
+/// The version of a file's row that has a witness.
 const WITNESSED: u8 = 3;
-/// Rows of files of this version have no directory number.
+/// The version of a file's row that has no directory number: an older build wrote it.
 const OLDER: u8 = 1;
 
 /// The identity of a file, which changes when the file is replaced or written.
@@ -226,7 +226,7 @@ mod tests {
             let older = [&[1], &bytes[1..17], &bytes[25..]].concat();
             let older_row = Row { directory: None, ..row.clone() };
             assert_eq!((Row::decode(b"f/a", &older).unwrap(), older_row.encode()), (older_row, older));
-            // Only the name may be shorter; a cut name is not a name of the library.
+            // A row that lacks only the end of its name is not refused: the rest of the name begins with `TEMPORARY`.
             for cut in 0..bytes.len() - row.new.as_ref().map_or(0, |_| 5) {
                 assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
             }

@@ -27,8 +27,8 @@ pub enum Error {
         /// The error that followed the commit record.
         cause: String,
     },
-    /// The library itself panicked in this call: a bug in it, or damaged memory. The session died, as if killed, and
-    /// was repaired: this transaction was undone, and no other transaction is affected. Run it again.
+    /// The library itself panicked in this call, because of a bug in the library or of damaged memory. The session was
+    /// repaired as after a kill: this transaction was undone, and no other transaction is affected. Run it again.
     #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, and no other transaction is affected. Run it again")]
     Panicked {
         /// The panic's message.
@@ -45,12 +45,12 @@ pub enum Error {
     /// A transaction cannot be passed on to another session, or cannot be taken over.
     #[error("transaction {txn} cannot be passed on: {what}")]
     NotPassed {
-        /// Its number.
+        /// The transaction's number.
         txn: u64,
         /// The reason, what became of the transaction, and the remedy.
         what: String,
     },
-    /// A lock was not granted within the time set. The transaction can be continued, without that lock.
+    /// A lock was not granted within the time limit. The transaction can continue without that lock.
     /// [`Env::run`](crate::Env::run) does not run it again: the process that holds the lock may be stopped.
     #[error("the lock on {} in mode {} was not granted {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.blockers())]
     LockTimeout(Box<LockWait>),
@@ -61,8 +61,8 @@ pub enum Error {
     /// the holder waits for it. The thread cannot end it while it waits for the lock.
     #[error("the lock on {} in mode {} cannot be granted: {}. That transaction belongs to this thread, and the thread cannot end it while it waits; nothing was changed by this call. End the other transaction first, or do the work of both in one transaction", .0.object, .0.mode, .0.blockers())]
     OwnThread(Box<LockWait>),
-    /// A snapshot needs data that is no longer kept: the snapshot was held for longer, or more was written meanwhile,
-    /// than the bounds allow.
+    /// A snapshot needs log that may have been freed: the snapshot was held for longer than the settings allow, or too
+    /// much was written meanwhile.
     #[error("{0}")]
     SnapshotTooOld(String),
     /// Something is full; nothing was changed.
@@ -79,7 +79,7 @@ pub enum Error {
     LogType {
         /// The type's code.
         code: u16,
-        /// Its name.
+        /// The type's name.
         name: String,
         /// The whole message.
         what: String,
@@ -94,7 +94,7 @@ pub enum Error {
     /// The database does not accept a key or value of this length.
     #[error("{what} of {bytes} bytes was given, and this database takes {limit}; nothing was changed")]
     Length {
-        /// "a key", "a record" or "a part".
+        /// The kind of the thing, for example "a key", "a value" or "a part".
         what: &'static str,
         /// The given length.
         bytes: usize,
@@ -107,7 +107,7 @@ pub enum Error {
     /// Records cannot be loaded: the database has records, or still has pages of deleted records.
     #[error("database `{name}` is not empty, and records can be loaded only into an empty database; nothing was loaded. Load them into a new database, or put them one by one")]
     NotEmpty {
-        /// Its name.
+        /// The database's name.
         name: String,
     },
     /// Records declared as sorted are not sorted.
@@ -121,7 +121,7 @@ pub enum Error {
     /// There is no such database.
     #[error("there is no database `{name}` in {environment}; nothing was changed. `tp list` shows the databases; `tp load`, `tp put` or `Env::btree` make a new one")]
     NoDatabase {
-        /// Its name.
+        /// The database's name.
         name: String,
         /// The environment's directory.
         environment: PathBuf,
@@ -129,7 +129,7 @@ pub enum Error {
     /// The database is of another kind than asked for, or its name is no valid file name.
     #[error("database `{name}`: {what}")]
     Database {
-        /// Its name.
+        /// The database's name.
         name: String,
         /// The fault.
         what: String,
@@ -147,7 +147,7 @@ pub enum Error {
     NotLasting {
         /// The file of the shared memory.
         region: PathBuf,
-        /// The event that it survives.
+        /// The event that the shared memory survives.
         survives: rio::Survives,
     },
     /// A change was asked of a handle that was opened for reading only
@@ -162,7 +162,7 @@ pub enum Error {
     /// A segment of memory cannot be opened or joined.
     #[error("the segment {path}: {what}")]
     Segment {
-        /// Its file.
+        /// The segment's file.
         path: PathBuf,
         /// The fault and the remedy.
         what: String,
@@ -170,7 +170,7 @@ pub enum Error {
     /// A plain file cannot be read or changed in a transaction.
     #[error("the file {path}: {what}")]
     File {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
         /// The fault and the remedy.
         what: String,
@@ -194,7 +194,7 @@ pub enum Error {
     /// The database was dropped after this handle was opened.
     #[error("{what}")]
     Dropped {
-        /// Its name before the drop; the number of its file if the name is not known any more.
+        /// The database's name before the drop, or the number of its file if the name is unknown.
         name: String,
         /// The remedy.
         what: String,
@@ -207,7 +207,7 @@ pub enum Error {
     Forked {
         /// The directory; for a segment of memory, its file.
         environment: PathBuf,
-        /// The process that opened it, whose handle is unaffected.
+        /// The process that opened the environment or the segment. Its handle is unaffected.
         pid: u32,
     },
     /// The settings cannot be read.
@@ -227,7 +227,7 @@ pub enum Error {
     /// The backup cannot be written, or the environment cannot be restored from it.
     #[error("the backup {backup}: {what}")]
     Backup {
-        /// Its directory, or the file in it.
+        /// The backup's directory, or a file in this directory.
         backup: String,
         /// The fault and the remedy.
         what: String,
@@ -240,7 +240,7 @@ pub enum Error {
 impl Error {
     /// Returns whether the same transaction, run again from its beginning, may succeed without any other action; for a
     /// snapshot, whether another snapshot may succeed. False for a lock timeout: the wait was as long as the program
-    /// allows, and the next one ends no sooner if the holder is stopped.
+    /// allows, and if the holder is stopped, the next wait reaches its limit, too.
     pub fn is_retryable(&self) -> bool {
         let is_endless = matches!(self, Error::LockTimeout(_)) && planted("libtp: a lock timeout counts as retryable");
         let is_retryable =
@@ -447,8 +447,8 @@ sorted!(libtp_record::Error, error =>
 mod tests {
     use super::Error;
 
-    /// A transaction may run again only if certainly nothing of it is kept. If its outcome is unknown, a second run
-    /// could apply it twice.
+    /// A transaction may run again only if it is certain that none of its changes is kept. If its outcome is unknown, a
+    /// second run could apply its changes twice.
     #[test]
     fn a_transaction_is_run_again_only_if_nothing_of_it_is_kept() {
         for error in [Error::Deadlock, Error::Rebuilt] {

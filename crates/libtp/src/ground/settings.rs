@@ -1,8 +1,8 @@
 //! Settings of an environment. All are optional.
 //!
 //! A setting of the builder ([`crate::Builder`]) overrides the setting in the file `libtp.toml` of the environment's
-//! directory, and this overrides the default. Sizes are in bytes; the file may write them as `"64MiB"`. The name of a
-//! time has its unit.
+//! directory; a setting in the file overrides the default. Sizes are in bytes; the file may write them as `"64MiB"`.
+//! The name of a setting that is a time contains the unit.
 
 pub(crate) mod bounds;
 
@@ -117,25 +117,25 @@ pub struct Settings {
     /// When a commit returns, unless the transaction chooses otherwise.
     #[serde(deserialize_with = "durability")]
     pub durability: Option<Durability>,
-    /// Replacement policy of the page cache.
+    /// The replacement policy of the page cache.
     pub replacement: Option<Replacement>,
     /// The longest time until a relaxed commit is on disk (default 100 ms). The smallest value that any process has set
     /// applies to all processes that use the same shared memory.
     pub relaxed_millis: Option<u64>,
     /// The paper's group threshold (default 0: never wait on purpose).
     pub group_threshold: Option<u32>,
-    /// The paper's wait threshold, percent of the active transactions.
+    /// The paper's wait threshold, as a percentage of the active transactions.
     pub wait_threshold_percent: Option<u32>,
     /// The paper's logdelay threshold.
     pub log_delay: Option<Bytes>,
-    /// Bytes of the log's first segment, used when this environment is created.
+    /// The size of the log's first segment, used when this environment is created.
     pub log_segment_first: Option<Bytes>,
-    /// Bytes of the log's largest segment, used when this environment is created.
+    /// The size of the log's largest segment, used when this environment is created.
     pub log_segment_max: Option<Bytes>,
     /// The amount of log after which a checkpoint is taken.
     pub checkpoint_log: Option<Bytes>,
-    /// The amount of log kept for snapshots, with the records that were deleted within that log (default 4 GiB). The
-    /// largest value that any process has set applies to all processes.
+    /// The amount of log that is kept for snapshots (default 4 GiB). Records whose deletion is in that log are kept,
+    /// too. The largest value that any process has set applies to all processes.
     pub snapshot_log: Option<Bytes>,
     /// The longest time for which log is kept for one snapshot (default one hour). The largest value that any process
     /// has set applies to all processes.
@@ -149,8 +149,8 @@ pub struct Settings {
     pub lock_timeout_millis: Option<u64>,
     /// The period of the search for deadlocks, as in the paper; if unset, a long wait starts the search.
     pub deadlock_period_millis: Option<u64>,
-    /// How long a transaction that was passed on ([`Txn::detach`](crate::Txn::detach)), by any process, waits for a
-    /// session to take it over before this process ends it; unlimited if unset.
+    /// The longest wait of a passed-on transaction ([`Txn::detach`](crate::Txn::detach)) of any process for a session
+    /// that takes it over. After this time, this process aborts the transaction. Unlimited if unset.
     pub detached_timeout_millis: Option<u64>,
     /// The choice of the victim.
     pub victim: Option<Victim>,
@@ -161,8 +161,8 @@ pub struct Settings {
     pub region_directory: Option<PathBuf>,
     /// The operator's promise that the memory in that directory survives more than the library can detect: `system` if
     /// the memory outlives a crash of the operating system, `power` if a battery backs the machine. A value above the
-    /// detected one includes the processor's cache: the library then never writes it back, even where it detected that
-    /// it must.
+    /// detected value states that the processor's cache survives, too: the library then never writes the cache back,
+    /// even where it detected that this is necessary.
     #[serde(deserialize_with = "survives")]
     pub region_survives: Option<Survives>,
     /// Includes the shared memory in core dumps of this process. The dumps are then larger by that memory, and contain
@@ -171,7 +171,8 @@ pub struct Settings {
     /// Runs no library thread in this process: the program calls `Env::background_step`, or another process does the
     /// work.
     pub no_background: bool,
-    /// Turns off locking and logging (LIBTP 5.1.1, NOTP), to measure the cost of protection. No file can set this.
+    /// Turns off locking and logging (LIBTP 5.1.1, NOTP), to measure the cost of protection. The settings file cannot
+    /// set this.
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub is_unprotected: bool,
@@ -180,7 +181,7 @@ pub struct Settings {
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub writes_once: bool,
-    /// Databases, by name.
+    /// The settings of single databases, by name.
     pub database: BTreeMap<String, DatabaseSettings>,
 }
 

@@ -121,7 +121,8 @@ fn open_control(platform: &Platform, settings: &Settings, create: Create<'_>) ->
         // Another process may have made the environment meanwhile.
         return existing()?.ok_or(refused);
     }
-    // Checked again once the file exists. No region is made with this identity.
+    // `check_new` is called again when the file exists. The identity here serves only this check: no region is made
+    // with it.
     let nowhere = libtp_io::Identity { device: 0, inode: 0, birth_ns: 0 };
     check_new(platform, settings, &identity_of(&nowhere, &random_id(), 1))?;
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
@@ -197,8 +198,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Joins the processes that use the region. Returns `None` if the caller must try again: after a first panic, and
-    /// after a second panic, at which the region is marked broken.
+    /// Joins the processes that use the region. Returns `None` after a panic: the caller must try again. A second panic
+    /// also marks the region broken.
     fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
         libtp_log::check_same_files(region, &self.platform.log_directory)?;
         match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
@@ -291,7 +292,7 @@ impl Opening<'_> {
     /// Repairs the region (PROTOCOLS D4, L6).
     fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
         let text = |error: Error| error.to_string();
-        // Before the managers attach, because they read this note.
+        // This step comes before the managers attach, because they read the note.
         self.note_lasting(region).map_err(text)?;
         let managers = self.attach(region, control).map_err(text)?;
         if managers.log.is_poisoned() || managers.buffers.is_failed() {
@@ -327,7 +328,7 @@ impl Opening<'_> {
         rebuilds: u64,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        // First the steps that only read: an unusable file is refused before any file is changed.
+        // The steps that only read come first: an unusable file is refused before any file is changed.
         let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
         let looked = match how {
             How::Created => None,
@@ -342,8 +343,8 @@ impl Opening<'_> {
         let directory = &self.platform.directory;
         let registry = Registry::new(Arc::clone(directory), environment);
         if !registry.is_there()? {
-            // An environment of an earlier build has no register. It is made from the database files below, so these
-            // are checked here.
+            // An environment of an earlier build has no register. The register is made from the database files below,
+            // so these files are checked here.
             libtp_record::find_files(directory.as_ref(), &environment)?;
         }
         let restarted = match looked {
@@ -409,7 +410,7 @@ impl Opening<'_> {
 pub(crate) fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
     if !matches!(rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()), Ok(16)) {
-        // Without the system call, time and process number tell the environments of one machine apart.
+        // Without the system call, time and process number distinguish the environments of one machine.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
         id = (now ^ u128::from(std::process::id()) << 96).to_le_bytes();
     }

@@ -55,8 +55,8 @@ impl Builder {
 
     /// States that the memory of the region's directory survives more than the library can detect; the operator vouches
     /// for it. Prefer `libtp.toml` for this statement, so that it applies to all processes. The statement includes the
-    /// processor's cache: the library then never writes the cache back, even where it detected that it must. Use it
-    /// only on a machine whose start after a crash preserves the cache or writes it back to memory.
+    /// processor's cache: the library then never writes the cache back, even where it detected that this is necessary.
+    /// Use the statement only on a machine whose start after a crash preserves the cache or writes it back to memory.
     #[must_use]
     pub fn region_survives(mut self, what: Survives) -> Builder {
         self.settings.region_survives = Some(what);
@@ -143,8 +143,8 @@ impl Builder {
     }
 
     /// Sets whether opening creates the environment and refuses one that exists, whatever [`Builder::create`] says. If
-    /// several processes create one environment at once, one of them succeeds. An opening that failed or was killed has
-    /// created no environment; a later opening may create it.
+    /// several processes create one environment at the same time, one of them succeeds. An opening that failed or was
+    /// killed has created no environment; a later opening may create it.
     #[must_use]
     pub fn create_new(mut self, create_new: bool) -> Builder {
         self.create_new = create_new;

@@ -5,9 +5,9 @@
 //! every session's slot names its seat. The kernel releases the seat when the process ends. Without the control file
 //! there is no environment, so deleting the file cannot lead to a second environment.
 //!
-//! The process at the door, which holds it, also locks the byte of its own number ([`ProcessNumber`]). If that process
-//! is stopped, waiters give up, and their error names the stopped process. A process at the door never waits for
-//! anything that a stopped process may hold.
+//! The process that holds the door (*the process at the door*) also locks the byte of its own number
+//! ([`ProcessNumber`]). If that process is stopped, waiters give up, and their error names the stopped process. A
+//! process at the door never waits for anything that a stopped process may hold.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +20,15 @@ use rio::{failpoint, planted};
 
 use crate::{Error, Result};
 
-/// Byte of the door, far beyond the end of the file.
+/// The byte of the door, far beyond the end of the file.
 const DOOR: u64 = 1 << 32;
-/// First byte of the seats.
+/// The first byte of the seats.
 const SEATS: u64 = 1 << 33;
 /// The number of seats: as many as the process manager can name.
 const SEAT_COUNT: u64 = 1 << 36;
 /// No seat; every seat is below [`SEAT_COUNT`].
 const NONE: u64 = u64::MAX;
-/// First of the bytes that stand for process numbers: the process at the door locks the byte of its own number.
+/// The first of the bytes that stand for process numbers: the process at the door locks the byte of its own number.
 const PROCESS_NUMBERS: u64 = 1 << 60;
 
 /// The pause between two attempts to take the door.
@@ -66,8 +66,8 @@ impl Judge {
     /// Waits until the door is free, and takes it.
     ///
     /// # Errors
-    /// `Environment`, naming the process at the door, if that process is stopped, or has not been seen running for
-    /// long.
+    /// `Environment`, naming the process at the door, if that process is stopped, or if for a long time no check has
+    /// seen it running.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
         if planted("libtp: a wait for the door checks no holder") {
             self.file.lock(DOOR, LockMode::Exclusive, true)?;
@@ -102,7 +102,7 @@ impl Judge {
         Ok(self.file.lock(DOOR, LockMode::Exclusive, false)?.then(|| self.come()))
     }
 
-    /// Marks this process as the process at the door. If marking fails, other processes cannot name it.
+    /// Marks this process as the process at the door. If marking fails, other processes cannot name this process.
     fn come(&self) -> Door<'_> {
         let own = ProcessNumber::this();
         let _ = self.file.lock(PROCESS_NUMBERS + own.raw(), LockMode::Exclusive, false);
@@ -166,13 +166,14 @@ impl Seats for Judge {
 }
 
 impl Door<'_> {
-    /// As [`Judge::others`], for as long as the door is held.
+    /// As [`Judge::others`]. The answer is valid while the door is held.
     pub(crate) fn others(&self, ghost: impl FnMut(u64) -> bool) -> Result<bool> {
         self.judge.others(ghost)
     }
 
-    /// Releases the seat: this handle is no longer attached. The door is held meanwhile, because the next process at
-    /// the door must not take this handle for attached after the handle has removed the shared memory.
+    /// Releases the seat: this handle is no longer attached. The door is held meanwhile: after this handle has removed
+    /// the shared memory, the next process at the door must not find the seat taken and believe that this handle is
+    /// attached.
     pub(crate) fn give_back_seat(&self) -> Result<()> {
         failpoint("leave: about to give up the seat");
         match self.judge.seat.swap(NONE, Ordering::Relaxed) {

@@ -1,9 +1,9 @@
 //! Shared memory whose files were replaced by a restored backup (PROTOCOLS F1).
 //!
 //! The log files are then older than the region, and the region's header has another control file or another
-//! incarnation. So the region no longer belongs to the environment, but only the region may have the commits since the
-//! backup. If the restored files have all of the region's commits, the region is removed. If the files lack commits,
-//! the user decides, never the library.
+//! incarnation. So the region does not belong to the environment any more, but it may be the only place that has the
+//! commits since the backup. If the restored files have all of the region's commits, the region is removed. If the
+//! files lack commits, the user decides, never the library.
 //!
 //! If we die here: until the restart that follows has raised the incarnation, the next opening decides again. After the
 //! raise the files are complete, and the next opening removes the region.
@@ -37,8 +37,8 @@ pub(crate) struct SurvivingRegions {
     pub(crate) is_kept: bool,
 }
 
-/// Finds the regions that survived the files of this environment. If a region has log that the files lack, `keep`
-/// decides whether the log is written to the files or given up.
+/// Finds the regions that were made for earlier files of this environment. If a region has log that the files lack,
+/// `keep` decides whether the log is written to the files or given up.
 ///
 /// # Errors
 /// `Environment`, with both LSNs and both commands, if the user must decide; the errors of reading or writing the log.
@@ -93,8 +93,8 @@ pub(crate) fn settle(
     Ok(SurvivingRegions { regions, is_kept })
 }
 
-/// Writes the log of a region to the log files, after and over their log, as [`Keep::Region`] demands. The restart that
-/// follows replays it.
+/// Writes the log of a region over the log in the files and after its end, as [`Keep::Region`] demands. The restart
+/// that follows replays the log.
 ///
 /// # Errors
 /// `Environment`, with nothing changed, if log is missing between the two logs, or if the region has changes to a
@@ -103,8 +103,8 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
     let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
-    // In memory that survived a restart of the machine, data that were not written back may be outdated, also the table
-    // of files. In another build's memory only the log can be read.
+    // In memory that survived a restart of the machine, the table of files may be outdated, because only the log is
+    // written back from the processor's cache. In another build's memory only the log can be read.
     let nonsense = || refuse(format!("the shared memory {} cannot be kept. {UNREADABLE}", region.path().display()));
     let files_in = || if is_current(region) { BufferManager::files_in(region) } else { Vec::new() };
     let known = read(files_in).ok_or_else(nonsense)?;
@@ -127,8 +127,8 @@ impl SurvivingRegions {
         self.regions.is_empty()
     }
 
-    /// Removes the regions, except those in use: their processes have the former files open, and do not know the
-    /// present files.
+    /// Removes the regions, except regions that a process uses: such a process has the former files open, and does not
+    /// know the present files.
     pub(crate) fn forget(self, made: &Region) {
         for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {
             if let Err(error) = rio::remove_region(region.path()) {

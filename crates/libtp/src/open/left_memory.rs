@@ -3,8 +3,8 @@
 //!
 //! A region outlives its processes so that the next process finds their work. If the environment's directory was
 //! deleted, there is no next process, and the memory would be lost until the machine restarts. So when a process first
-//! opens an environment whose region is in a directory, it checks all regions in that directory. `tp stat` checks them
-//! each time.
+//! opens an environment whose region may be in a directory, the process checks all regions in that directory. `tp stat`
+//! checks them each time.
 //!
 //! A region is removed only if this user owns it, no process uses it, its environment is not in its former directory,
 //! and every answered commit in the region is also on disk. The last condition makes a mistake harmless: an environment
@@ -34,17 +34,18 @@ pub struct OrphanedMemory {
     pub file: String,
     /// The directory in which the environment was last opened.
     pub directory: String,
-    /// Its size in bytes.
+    /// The size of the memory in bytes.
     pub bytes: u64,
-    /// The reason why it was not removed.
+    /// The reason why the memory was not removed.
     pub why: String,
-    /// The command that removes it.
+    /// The command that removes the memory.
     pub remove: String,
 }
 
 /// The present contents of the directory in which a region's environment was last opened.
 enum Place {
-    /// The region's environment, or one restored from its backup: its next opening decides what becomes of the region.
+    /// The directory has the region's environment, or an environment that was restored from its backup. The next
+    /// opening of that environment decides whether the region is used or removed.
     There,
     /// The directory does not have the region's environment.
     Gone,

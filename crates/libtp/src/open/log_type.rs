@@ -19,7 +19,8 @@ use crate::{Error, Result};
 /// made.
 ///
 /// ```
-/// // A page that begins with a counter. Several transactions add to it at once; an undo subtracts what its own added.
+/// // A page that begins with a counter. Several transactions add to the counter at the same time. The undo of a
+/// // transaction subtracts only what that transaction has added.
 /// fn change(page: &mut [u8], by: i64) -> Result<(), String> {
 ///     let (counter, _) = page.split_first_chunk_mut::<8>().ok_or("the page is too short")?;
 ///     *counter = i64::from_le_bytes(*counter).wrapping_add(by).to_le_bytes();

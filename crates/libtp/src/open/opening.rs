@@ -44,15 +44,15 @@ pub enum How {
 pub struct Opened {
     /// How the environment was opened.
     pub how: How,
-    /// The duration in milliseconds.
+    /// The duration of the opening in milliseconds.
     pub millis: u64,
-    /// Log bytes replayed.
+    /// The number of log bytes that were replayed.
     pub log_bytes: u64,
-    /// Page changes repeated.
+    /// The number of page changes that were repeated.
     pub redone: u64,
-    /// Transactions undone.
+    /// The number of transactions that were undone.
     pub undone: u64,
-    /// Torn pages mended from the double-write file.
+    /// The number of torn pages that were mended from the double-write file.
     pub mended: u64,
     /// True if commits of durability Rio or Relaxed that were answered since the last sync may be lost, because their
     /// memory is gone or damaged. Each opening reports the loss until a program has read the report
@@ -85,11 +85,11 @@ pub(crate) struct Opening<'o> {
     pub(super) started: Instant,
     /// The size up to which a new region may grow.
     pub(crate) reserve: Cell<u64>,
-    /// An attempt to join the attached processes has panicked once.
+    /// Whether an attempt to join the attached processes has panicked once.
     pub(super) has_panicked: Cell<bool>,
-    /// Commits that were answered from memory may be lost.
+    /// Whether commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
-    /// A message about the lost commits. It is taken when the restart that drops them has begun.
+    /// A message about the lost commits. It is reported when the restart that loses the commits has begun.
     pub(crate) loss: Cell<Option<String>>,
 }
 
@@ -155,7 +155,7 @@ impl<'o> Opening<'o> {
         self.attach_managers(region, control, processes)
     }
 
-    /// Returns the managers of a region for the handle of `processes`, which may have a seat in the region or none.
+    /// Returns the managers of a region for the handle of `processes`. The handle needs no seat in the region.
     pub(crate) fn attach_managers(
         &self,
         region: &Region,

@@ -173,7 +173,7 @@ impl Platform {
     pub(crate) fn find_region(&self, identity: &Identity) -> Result<Found> {
         let found = match &self.memory {
             Memory::Shared(shared) => match &*lock(&shared.0) {
-                // Simulated processes map it at different addresses, as real ones do.
+                // Simulated processes map the region at different addresses, as real processes do.
                 Some(region) => match region.attach_again(identity) {
                     Ok(region) => Found::Good(region),
                     Err(rio::Error::Broken { .. }) => Found::Broken(region.map_again()?),
@@ -299,8 +299,8 @@ impl Platform {
         }
     }
 
-    /// Removes the files with the region's name from the other homes, so that no search takes such a file for the new
-    /// region.
+    /// Removes the files with the region's name from the other homes, so that no search mistakes such a file for the
+    /// new region.
     fn only_region(&self, homes: &[PathBuf], identity: &Identity, made: &Region) {
         for path in homes.iter().map(|home| home.join(self.region_name(home, identity))) {
             if path != made.path() {
@@ -335,11 +335,12 @@ impl Platform {
         self.others_homes().flat_map(|home| sweep(home)).collect()
     }
 
-    /// Sweeps the homes that this process has not swept yet: each region there costs a dozen system calls.
+    /// Sweeps only the homes that this process has not swept yet, because each region in a home costs a dozen system
+    /// calls.
     pub(crate) fn sweep_once(&self) {
         for home in self.others_homes() {
-            // Does not wait: in a forked child, the thread that holds the mutex may not exist. Then another process
-            // sweeps.
+            // This call does not wait for the mutex: in a forked child, the thread that holds the mutex may not exist.
+            // Then another process sweeps.
             let is_first = SWEPT.try_lock().is_ok_and(|mut swept| swept.insert(home.clone()));
             if is_first {
                 drop(sweep(home));
@@ -358,7 +359,8 @@ impl Platform {
     }
 
     /// Returns the regions that were made for earlier files of this environment: for another control file in the same
-    /// directory, or for another incarnation. Of those whose log only another build can read, it returns the paths.
+    /// directory, or for another incarnation. For a region whose log only another build can read, returns only the
+    /// path.
     pub(crate) fn survived(&self, identity: &Identity) -> Result<(Vec<Region>, Vec<PathBuf>)> {
         let Memory::Files(homes) = &self.memory else { return Ok((Vec::new(), Vec::new())) };
         let access = self.access()?;
@@ -427,8 +429,8 @@ impl Platform {
         }
     }
 
-    /// Returns the name of the region. A copy of an environment has its id, but another control file: it gets a region
-    /// of its own (PROTOCOLS F1).
+    /// Returns the name of the region. A copy of an environment has the environment's id, but another control file: the
+    /// copy gets a region of its own (PROTOCOLS F1).
     fn region_name(&self, home: &Path, identity: &Identity) -> String {
         if home == self.path {
             return REGION_NAME.into();
@@ -458,8 +460,8 @@ fn name_of_any(identity: &Identity) -> String {
     format!("{PREFIX}{high:016x}{low:016x}-")
 }
 
-/// Returns the address space of a region that replaces `broken`, or of a first region. It is not more than that of
-/// `broken`, because some attached process may be unable to map more.
+/// Returns the address space of a region that replaces `broken`, or of a first region. The new address space is not
+/// larger than that of `broken`, because some attached process may be unable to map more.
 pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
     // The maker of a region halves `RESERVE_BYTES` as often as necessary: any other value comes from a wild store.
@@ -553,7 +555,7 @@ mod tests {
     use crate::Env;
 
     #[test]
-    fn a_region_that_cannot_be_inspected_for_want_of_descriptors_or_memory_is_not_given_up() {
+    fn a_region_that_cannot_be_inspected_without_free_descriptors_or_memory_is_not_given_up() {
         let refused = |number: rustix::io::Errno| {
             let error = || {
                 let source = std::io::Error::from_raw_os_error(number.raw_os_error());

@@ -23,9 +23,9 @@ use crate::{Error, Result};
 /// How long to wait for a session that the broken region reports as writing to a file, while its process runs. The
 /// report may come from a wild store.
 ///
-/// The time begins again when a look finds a thread of the process in a system call that no signal ends, such as a
-/// sync. If a thread is in a sync all the same, for example in a file system that another process serves, it checks the
-/// region before its next write.
+/// The time begins again whenever a look finds a thread of the process in a system call that no signal ends, such as a
+/// sync. A signal can end some syncs, for example in a file system that another process serves. A thread in such a sync
+/// may outlast this time, and checks the region before its next write.
 const RUNNING_PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two checks whether the processes of the writing sessions run.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -35,8 +35,8 @@ const STOPPED_PATIENCE: Duration = Duration::from_secs(5);
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Opening<'_> {
-    /// Returns whether no process can find the broken region any more, which this process still has mapped, and no new
-    /// region has replaced it. Then only this mapping may have the end of the log.
+    /// Returns whether no process can find the broken region, although this process has it mapped, and no new region
+    /// has replaced it. Then only this mapping may have the end of the log.
     pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
         matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
     }
@@ -57,7 +57,7 @@ impl Opening<'_> {
         failpoint("rebuild: no writer left, ring not rescued");
         tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is rebuilt from the log");
         let directory = &self.platform.log_directory;
-        // Read again: a writer may have taken a checkpoint.
+        // Read the control file again: a writer may have taken a checkpoint.
         let control = &self.control_file.read()?;
         let rescue = || match self.left.filter(|left| left.log.is_of_life(control)) {
             Some(left) => left.log.rescue(directory, control),
@@ -72,7 +72,7 @@ impl Opening<'_> {
     }
 
     /// Waits until no living session writes to a file. Returns how often the environment was rebuilt before; `None` if
-    /// the region is too damaged to show that. Takes no seat in the region, because none may be free.
+    /// the region is too damaged to show that. Takes no seat in the region, because all seats may be taken.
     ///
     /// # Errors
     /// `Environment`, naming the processes of the writing sessions, if one of them is stopped or the wait takes too

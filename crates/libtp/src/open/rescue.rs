@@ -47,7 +47,7 @@ impl Opening<'_> {
                 return Ok(None);
             }
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                // The data files may be of any age, too: the restart takes everything else from the log.
+                // The data files may be of any age: the restart brings them up to date from the log.
                 keep::put_behind(region, self.platform, &self.control_file)?;
                 return Ok(None);
             }
@@ -63,8 +63,8 @@ impl Opening<'_> {
 }
 
 impl Taken {
-    /// Returns whether all answered commits were taken. If the log does not show its end, it must include the last
-    /// commit.
+    /// Returns whether all answered commits were taken. If the region's log does not show its end, the taken part must
+    /// include the last commit.
     fn is_whole(&self) -> bool {
         self.rescued.is_some_and(|rescued| match rescued.tail {
             Some(tail) => rescued.to >= tail,

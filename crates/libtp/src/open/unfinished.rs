@@ -1,10 +1,11 @@
 //! Directories that are no environment yet, because a restore, a backup or the creation of an environment has begun in
 //! them and is not finished.
 //!
-//! Paper: none. An opening must not take an interrupted restore for an environment: the environment would be empty, and
-//! no error would be reported. So a restore first makes the file [`RESTORING`] and syncs its name. Then the restore
-//! makes the control file, and removes [`RESTORING`] when the restored log has durable names. While the control file is
-//! empty, opening refuses a directory that has [`RESTORING`], a file of a backup, a database or a segment of the log.
+//! Paper: none. An opening must not mistake an interrupted restore for an environment: the environment would be empty,
+//! and no error would be reported. So a restore first makes the file [`RESTORING`] and syncs its name. Then the restore
+//! makes the control file, and removes [`RESTORING`] when the names of the restored log files are durable. While the
+//! control file is empty, opening refuses a directory that has [`RESTORING`], a file of a backup, a database or a
+//! segment of the log.
 //!
 //! If we die here: [`RESTORING`] or the segments of the log stay. An opening refuses a directory with either.
 //!
@@ -13,8 +14,8 @@
 //! finds [`CREATING`], and accepts the environment as new.
 //!
 //! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all loaded
-//! records are durable. Until then every other opening of the environment is refused, and after an interrupted load
-//! every opening.
+//! records are durable. Until then every other opening of the environment is refused. After an interrupted load, every
+//! opening is refused.
 
 use std::path::Path;
 
@@ -28,8 +29,8 @@ use crate::{Error, Result};
 /// The file that marks a directory in which a restore is not finished.
 pub(crate) const RESTORING: &str = "restore.unfinished";
 
-/// The file that marks an environment from its creation, by an opening that must make a new one, until an opening
-/// succeeds.
+/// The file that marks a new environment until an opening has succeeded. An opening that must make a new environment
+/// makes this file.
 const CREATING: &str = "create.unfinished";
 
 /// The file that marks a new environment that is being filled (`admin/filling.rs`).
@@ -122,7 +123,7 @@ pub(crate) fn end_creating(directory: &dyn Directory) -> Result<()> {
 /// Records durably that the caller is about to create an environment here and to fill it. Called while the door is
 /// held, so that no other process creates one.
 pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
-    // The name of an existing mark may have been lost in a failed sync.
+    // The name of an existing mark may not be durable, because a sync failed: make the mark again.
     match directory.remove(FILLING) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -149,7 +150,7 @@ pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Records durably that the directory holds everything restored except the control file's contents.
+/// Records durably that the directory has all restored data except the contents of the control file.
 pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, RESTORING)
 }

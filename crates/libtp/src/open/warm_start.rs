@@ -70,7 +70,7 @@ impl Opening<'_> {
     }
 
     /// Returns whether commits were answered from memory, and the user has not decided to open the environment without
-    /// it.
+    /// this memory.
     pub(crate) fn misses_memory(&self, control: &Control) -> bool {
         let is_done_without = planted("libtp: an environment opens without its missing memory");
         control.rio && self.keep != Some(Keep::Files) && !is_done_without
@@ -95,8 +95,8 @@ impl Opening<'_> {
         Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
 
-    /// Refuses to create a region in memory that does not survive what the environment's durability promises. Called
-    /// before anything is changed.
+    /// Refuses to create a region in memory that survives fewer events than the environment's durability promises.
+    /// Called before anything is changed.
     ///
     /// # Errors
     /// `NotLasting`.
@@ -156,7 +156,7 @@ impl Opening<'_> {
     }
 
     /// Marks a new region as ready. From now on, an opening after a restart of the machine finds the region, if
-    /// `lasting` says that its memory survives the system.
+    /// `lasting` says that its memory survives a crash of the system.
     pub(crate) fn set_ready(&self, region: &Region, lasting: Lasting) -> Result<()> {
         settle(region, lasting)?;
         failpoint("warm start: region safe, not ready");

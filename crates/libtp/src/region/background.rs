@@ -3,10 +3,11 @@
 //!
 //! Each process that opened the environment has three threads. One thread only flushes the log. The other threads' work
 //! can take long (a checkpoint writes pages and waits for the disk). If the same thread flushed the log, the log's ring
-//! would fill meanwhile, and appenders would wait. The second thread repairs the sessions of dead processes at once.
-//! The third thread does all other work. Each job has a role that at most one session of all processes has at a time.
+//! would fill meanwhile, and appenders would wait. The second thread repairs the sessions of dead processes as soon as
+//! they die. The third thread does all other work. Each job has a role that at most one session of all processes has at
+//! a time.
 //!
-//! Of the log threads of all processes, one thread leads, and so does one of the threads for other work (`Rounds`). The
+//! One of the log threads of all processes is their leader; the threads for other work have a leader, too (`Rounds`). A
 //! leader looks for work every few milliseconds while there is work. The other threads only check that the leader still
 //! looks. So an idle process costs next to nothing.
 
@@ -168,7 +169,7 @@ fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
         }
         // This thread survives panics in the region, because it makes the next region.
         let looked = catch_unwind(AssertUnwindSafe(|| {
-            // If the repair left work, because a frame was busy or another session repaired, look again soon.
+            // If the repair left work, because a frame was busy or another session was repairing, look again soon.
             let died = watch.wait(if dead_since.is_none() { WATCH } else { TICK });
             // A thread of a living process may have panicked: it has marked its own session dead.
             let any = died || dead_since.is_some() || managers.processes.has_marked_dead();
@@ -209,9 +210,9 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
     }
 }
 
-/// Handles a panic of a library thread. The first panic kills the thread's session, and the second panic the region. If
-/// the same panic recurs in the next region, poisons the log: nothing more is made durable, and every call reports the
-/// poison.
+/// Handles a panic of a library thread. The first panic kills the thread's session, and the second panic breaks the
+/// region. If the same panic recurs in the next region, poisons the log: nothing more is made durable, and every call
+/// reports the poison.
 fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> PanicEffect {
     let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().effect_of_panic(managers, payload));
     if rung == PanicEffect::Caller {
@@ -316,7 +317,7 @@ pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> 
 
 /// Gives up a region whose file was removed. Returns whether the region was given up. No new process can find a region
 /// without a file, so the death of all its processes would lose everything that only the region has. Therefore this
-/// function first writes all commits to disk; after it, the region is rebuilt in a new file for all processes.
+/// function first writes all commits to disk. Afterwards the region is rebuilt in a new file for all processes.
 ///
 /// Does nothing if the environment itself was removed, because then there is nothing to rebuild.
 fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {

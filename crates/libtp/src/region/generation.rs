@@ -9,7 +9,7 @@
 //! Invariants
 //! 1. A transaction belongs to the life in which it began.
 //! 2. The handle holds the present life. A life that has ended is freed, with its mapping and its open files, when the
-//!    last transaction that began in it ends: each session holds its life.
+//!    last transaction that began in it ends: each session holds a reference to its life.
 //! 3. An answered commit is in the log that the next life begins with, for two reasons. A commit is answered only if a
 //!    check *after* the commit record was published finds the region unbroken. The rebuild reads the log's tail after a
 //!    barrier that follows the declaration.
@@ -46,7 +46,7 @@ pub(crate) struct Generation {
     pub(crate) managers: Arc<Managers>,
     pub(super) threads: Mutex<Option<Threads>>,
     pub(super) judge: Arc<Judge>,
-    /// Tells this process from its forked child.
+    /// Distinguishes this process from its forked child.
     pub(super) mark: ForkMark,
     /// The environment's directory, for messages.
     pub(super) path: PathBuf,
@@ -54,7 +54,7 @@ pub(crate) struct Generation {
     pub(super) panics: Arc<Panics>,
 }
 
-/// Why a new life did not begin, and when.
+/// The reason why a new life did not begin, and the time of the attempt.
 pub(crate) struct Refused {
     pub(super) at: Instant,
     pub(super) what: String,
@@ -62,12 +62,13 @@ pub(crate) struct Refused {
 
 /// A session, with the life to which it belongs.
 pub(crate) struct Seated {
-    // First, so that it is dropped first.
+    // The session is the first field, so that Rust drops it first.
     pub(crate) session: TxnSession,
     pub(crate) generation: Arc<Generation>,
 }
 
-/// Idle sessions. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
+/// Idle sessions. They are boxed, because a session has half a kilobyte, and is moved into a transaction and back each
+/// time.
 #[allow(clippy::vec_box)]
 pub(crate) type Sessions = Vec<Box<Seated>>;
 
@@ -84,8 +85,8 @@ pub(super) struct Now {
     /// The life's other idle sessions.
     pub(super) idle: Sessions,
     /// For each ended life of this handle: the end of that life's log, which the handle read when its next life began.
-    /// A record that the ended life published from that end on is in no log. Other processes may have had further lives
-    /// between the ended life and the handle's next life.
+    /// A record that the ended life published at or after that end is in no log. Other processes may have had further
+    /// lives between the ended life and the handle's next life.
     pub(super) ends: Vec<Option<LifeEnd>>,
 }
 
@@ -97,8 +98,9 @@ impl Present {
         Present { now: Mutex::new(now), at_hand: IdleSessions::default() }
     }
 
-    /// Forgets everything in the child of a fork: threads, sessions and seat are the parent's. There is nothing to
-    /// stop, to wait for or to give back, and a thread of the parent may have held the lock.
+    /// Forgets everything in the child of a fork: threads, sessions and seat are the parent's. The child has nothing to
+    /// stop, to wait for or to give back. It does not lock the mutex, because a thread of the parent may have held the
+    /// mutex at the fork.
     pub(crate) fn forget_inherited(&mut self) {
         let now = self.now.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::forget(Arc::clone(&now.generation));
@@ -193,7 +195,7 @@ impl Generation {
         }
     }
 
-    /// Returns the error of a call that has no result. Resumes a panic that is the caller's.
+    /// Returns the error of a call that has no result. Resumes a panic of the caller's own function.
     #[cold]
     #[inline(never)]
     #[allow(clippy::boxed_local, reason = "its callers, which are many, move a pointer only")]
@@ -241,7 +243,7 @@ impl Generation {
             return PanicEffect::Session;
         }
         if payload.is::<LeaveTimedOut>() {
-            // Not a panic: this process leaves, and another process delays it.
+            // This is not a panic: this process leaves, and another process delays it.
             return PanicEffect::Session;
         }
         let text = panics::text_of(payload);
@@ -278,8 +280,8 @@ impl Generation {
         }
     }
 
-    /// As [`Generation::stop_background`], without waiting: the caller may be one of the threads, or keep one from
-    /// ending.
+    /// As [`Generation::stop_background`], without waiting: the caller may be one of the threads, or may keep one of
+    /// them from ending.
     pub(super) fn abandon_background(&self) {
         if let Some(threads) = lock(&self.threads).take() {
             threads.abandon();
@@ -287,7 +289,8 @@ impl Generation {
     }
 }
 
-/// Why a call has no result. Boxed, so that the value that a successful call returns has no room for an error.
+/// The reason why a call has no result. It is boxed, so that the return value of a call needs no room for a whole
+/// error.
 enum End {
     Failed(Error),
     Panicked(Box<dyn Any + Send>),

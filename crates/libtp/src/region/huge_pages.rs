@@ -40,13 +40,13 @@ pub(crate) struct HugePages {
 }
 
 impl HugePages {
-    /// Returns the state before the first call. The first call is a second later, so a process that ends earlier makes
-    /// no call.
+    /// Returns the state before the first call. The first call is made a second later, so a process that ends earlier
+    /// makes no call.
     pub(crate) fn new() -> HugePages {
         HugePages { from: Some(0), again: Instant::now() + LOOK, looked: None, is_calm: false }
     }
 
-    /// Moves one part, if the next call is due. Returns whether a further call is due at once.
+    /// Moves one part if the next call is due. Returns whether a further call may follow immediately.
     pub(crate) fn step(&mut self, managers: &Managers) -> bool {
         let began = Instant::now();
         if began < self.again {

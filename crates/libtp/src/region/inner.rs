@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(crate) opened: Opened,
     /// Whether the program has read the report of lost commits.
     pub(crate) has_read_loss: AtomicBool,
-    /// Tells this process from its forked child.
+    /// Distinguishes this process from its forked child.
     pub(crate) mark: ForkMark,
     /// The process that opened the environment.
     pub(crate) pid: u32,
@@ -131,7 +131,7 @@ impl Inner {
         lock(&self.databases)
     }
 
-    /// As [`Generation::check_process`]. To be called before the mutex of the present life is locked: in the child of a
+    /// As [`Generation::check_process`]. Call this before locking the mutex of the present life: in the child of a
     /// fork, a thread of the parent may hold that mutex for ever.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
@@ -150,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// Returns the present life, which may be broken. Not for the child of a fork.
+    /// Returns the present life, which may be broken. The child of a fork must not call this function.
     pub(crate) fn newest(&self) -> Arc<Generation> {
         Arc::clone(&lock(&self.present.now).generation)
     }
@@ -173,8 +173,8 @@ const VISIT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Drop for Env {
     /// Waits for visits, so that the last handle closes the environment in the caller's thread. If a visiting thread is
-    /// the last to hold the environment, that thread closes it. If the process ends before, the environment is not
-    /// closed.
+    /// the last to hold the environment, that thread closes it. If the process ends before that thread has closed the
+    /// environment, the environment is left as after a death.
     fn drop(&mut self) {
         // A forked child has no visiting threads, and its copy of the count may never fall.
         if self.0.check_process().is_ok() {

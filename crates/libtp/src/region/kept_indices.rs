@@ -61,7 +61,7 @@ impl Kept {
     /// Returns the entries of a record, in the order of the tree.
     pub(crate) fn entries(&self, stored: &[u8], value: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = IndexKeys::default();
-        // Called outside of guarded calls: the library does not catch a panic of the program's function.
+        // The function is called outside of guarded calls, so the library does not catch its panic.
         match &self.order {
             None => (self.function)(stored, value, &mut keys),
             Some(order) => {
@@ -91,7 +91,7 @@ impl Kept {
 pub(crate) struct KeptIndices(Mutex<HashMap<u32, Arc<Kept>>>);
 
 impl KeptIndices {
-    /// Notes a function; returns the function noted before for that file.
+    /// Notes a function; returns the function that was noted earlier for that file.
     pub(crate) fn note(&self, kept: &Arc<Kept>) -> Option<Arc<Kept>> {
         lock(&self.0).insert(kept.tree.id().raw(), Arc::clone(kept))
     }

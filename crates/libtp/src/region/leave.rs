@@ -61,7 +61,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
 }
 
 /// Writes commits to disk, and ends the sessions. If the holder of a needed latch is stopped, leaves the sessions as
-/// they are. Called before this process takes the door lock, because of such waits.
+/// they are. Called before this process takes the door lock, because this function may wait for such a holder.
 fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     if managers.region.is_broken() {
         return Ok(());

@@ -24,7 +24,7 @@ const HANDLE_COUNT: u64 = 1 << 31;
 pub(crate) struct OpenSegment {
     /// Keeps a forked child from holding the lock of `member`. Dropped before `member`.
     pub(crate) _lock: Option<Uninherited>,
-    /// The member of this process; `None` while a transaction has it.
+    /// The member: vista's handle of the segment in this process. `None` while a transaction has the member.
     pub(crate) member: Mutex<Option<Box<Member>>>,
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct OpenSegment {
     pub(crate) holder: Holder,
     /// The segment's row in the table of unresolved transactions, as far as this process knows.
     pub(crate) row: AtomicU32,
-    /// A second handle to the segment's file, with the handle's byte locked.
+    /// The segment's file, opened a second time to lock the byte of the handle's number.
     pub(crate) file: Arc<dyn File>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct OpenSegment {
 pub(crate) type OpenSegments = Mutex<HashMap<PathBuf, Weak<OpenSegment>>>;
 
 impl OpenSegment {
-    /// Takes the member of this process; `None` while a transaction has it.
+    /// Takes the member of this process; returns `None` if a transaction has it.
     pub(crate) fn take(&self) -> Option<Box<Member>> {
         lock(&self.member).take()
     }

@@ -10,7 +10,8 @@
 //! Two panics are the same if their texts are equal apart from numbers. The place in the code is not compared: only the
 //! process's panic hook knows it, and that hook belongs to the program, not to a library.
 //!
-//! A panic of a function that the caller gave to the library is the caller's, whatever the state of the region.
+//! A panic of a function that the caller gave to the library counts as the caller's panic, whatever the state of the
+//! region.
 //!
 //! [`Error::Panicked`]: crate::Error::Panicked
 

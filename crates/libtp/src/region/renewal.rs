@@ -81,7 +81,7 @@ impl Inner {
         if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
             return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
         }
-        // Frees address space for the next region: a limited process may have no more.
+        // This frees address space for the next region: a process with a limit on its address space may have no other.
         broken.managers.region.give_up_growth();
         let generation = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
@@ -103,8 +103,8 @@ impl Inner {
                 }
             }
         };
-        // Held until the new life is the present life: a database that is opened meanwhile belongs to one of the two
-        // lives.
+        // The mutex is held until the new life is the present life: a database that is opened meanwhile belongs to one
+        // of the two lives.
         let databases = self.databases();
         for open in databases.values() {
             if let Err(error) = take_along(&generation, open) {
@@ -113,8 +113,8 @@ impl Inner {
             }
         }
         failpoint("rebuild: attached, old seat kept");
-        // Not earlier: until the new region exists, no process may take this handle's sessions in the old region for
-        // dead.
+        // The seat is not released earlier: until the new region exists, no process may believe that this handle's
+        // sessions in the old region are dead.
         broken.judge.leave_seat();
         failpoint("rebuild: old seat given up");
         let generation = Arc::new(generation);
@@ -127,7 +127,7 @@ impl Inner {
             idle
         };
         drop((databases, one));
-        // Not earlier: if an attempt fails, the threads of the broken life try again.
+        // The threads of the broken life end only now: if an attempt fails, they try again.
         broken.abandon_background();
         // A panic of a session that is dropped in broken memory needs no report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
@@ -142,8 +142,8 @@ impl Inner {
     /// it depends on no commit record.
     ///
     /// # Errors
-    /// `Rebuilt` if the log does not have the record; `OutcomeUnknown` if this is unknown, also while there is no next
-    /// life.
+    /// `Rebuilt` if the log does not have the record; `OutcomeUnknown` if it is unknown whether the log has the record,
+    /// also while there is no next life.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
         if lsn == Lsn::NONE {
             return Ok(());

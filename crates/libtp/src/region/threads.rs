@@ -12,9 +12,9 @@ use crate::ground::mutex::lock;
 use crate::{Error, Result};
 
 thread_local! {
-    /// The id of a thread that was started here; `None` in other threads. The id of the program's threads is not asked
-    /// for: the standard library would allocate memory for it that the main thread never frees, and valgrind reports
-    /// such memory.
+    /// The id of a thread that was started here; `None` in other threads. This module does not ask for the ids of the
+    /// program's threads: for an id, the standard library allocates memory that the main thread never frees, and
+    /// valgrind reports such memory.
     static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 

@@ -58,8 +58,8 @@ impl Txn<'_> {
     }
 
     /// Commits the transaction and does not wait for the disk, whatever its durability. Other transactions see its
-    /// changes at once; [`crate::Env::wait_durable`] waits for the disk. If the transaction changes plain files, this
-    /// call waits for the disk, too, because other programs see the files.
+    /// changes immediately; [`crate::Env::wait_durable`] waits for the disk. If the transaction changes plain files,
+    /// this call waits for the disk, too, because other programs see the files.
     ///
     /// # Errors
     /// As [`Txn::commit`].
@@ -74,8 +74,8 @@ impl Txn<'_> {
         Ok(CommitLsn { generation, committed })
     }
 
-    /// Writes the commit record, or decides that there is none to write. After an error, dropping the transaction
-    /// aborts it if it can be aborted.
+    /// Writes the commit record, if the transaction needs one. After an error, dropping the transaction aborts it if it
+    /// can be aborted.
     #[inline(always)]
     fn finish(&mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
         if let Some(extra) = self.extras.get() {
@@ -211,7 +211,7 @@ impl Txn<'_> {
     }
 }
 
-/// Waits until the commit is on disk, or is in lasting memory. Returns the error, if that failed.
+/// Waits until the commit is on disk, or is in lasting memory. Returns the error if the wait failed.
 #[inline(never)]
 fn make_durable(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Durability) -> Option<Box<Error>> {
     let Seated { generation, session } = seat;

@@ -13,7 +13,7 @@ use libtp_txn::TxnSession;
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 
-/// The largest number of ranges noted; readers free the others.
+/// The largest number of ranges that are noted; readers free the pages of other ranges.
 const RANGES_MAX: usize = 64;
 
 /// The emptied ranges of keys, with their databases.
@@ -57,7 +57,7 @@ impl Cleared {
         }
         for (file, key) in self.leaves {
             let database = env.databases().values().find(|database| database.id().raw() == file).cloned();
-            // Missing if the database was dropped meanwhile.
+            // The database is missing if it was dropped meanwhile.
             if let Some(database) = database {
                 clear(env, &database, |access| access.clear_around(&key));
             }

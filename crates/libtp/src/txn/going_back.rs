@@ -4,13 +4,13 @@
 //! has a mark (`vista::Mark`). A rollback returns a segment that was joined after the savepoint to its state at the
 //! join.
 //!
-//! The undo log misses a store that the program makes after the savepoint through a range declared before it. In C the
-//! program must declare the range again; in Rust such a store could happen while the [`Joined`](crate::Joined) that
-//! lent the range lives. A rollback is therefore refused, before any undo, if a `Joined` was alive when the savepoint
-//! was made, or is alive at the rollback.
+//! The undo log misses a store that the program makes after the savepoint through a range that was declared before the
+//! savepoint. In C the program must declare the range again; in Rust such a store could happen while the
+//! [`Joined`](crate::Joined) that lent the range lives. A rollback is therefore refused, before any undo, if a `Joined`
+//! was alive when the savepoint was made, or is alive at the rollback.
 //!
 //! If we die here: some segments were rolled back and some were not. The repair undoes the rest of their undo logs, as
-//! for any transaction that dies while running.
+//! it does for any transaction that dies while running.
 
 use std::cell::RefMut;
 
@@ -20,8 +20,8 @@ use vista::{Mark, Member};
 use super::parts::{Part, Parts};
 use crate::{Error, Result};
 
-/// The transaction's mark in each segment that it had joined, in the order of joining; `None` for a segment with a
-/// living `Joined`.
+/// The transaction's mark in each segment that it had joined before the savepoint, in the order of joining; `None` for
+/// a segment with a living `Joined`.
 pub(crate) struct MemoryMark(Vec<Option<Mark>>);
 
 /// The joined segments of a transaction that is about to roll back, each with its mark. No `Joined` of these segments

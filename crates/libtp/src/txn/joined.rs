@@ -52,7 +52,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Typed memory stores through a `Joined`, too ([`vista::Stores`]):
+/// The types of typed memory store through a `Joined`, too ([`vista::Stores`]):
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::create(dir.path())?;
@@ -89,9 +89,9 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// segment. But the transaction can no longer join the segment again, nor roll back to a savepoint.
 ///
 /// A rollback to a savepoint undoes stores to memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), if no `Joined`
-/// was alive when the savepoint was made and none is alive now. After the rollback, join the segment again (the call
-/// only searches a list), and declare the ranges again before you store to them. Memory that was joined after the
-/// savepoint stays joined, with its contents at the join.
+/// was alive when the savepoint was made, and no `Joined` is alive at the rollback. After the rollback, join the
+/// segment again (the call only searches a list), and declare the ranges again before you store to them. Memory that
+/// was joined after the savepoint stays joined, with its contents at the join.
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::create(dir.path())?;
@@ -133,7 +133,7 @@ impl Joined<'_> {
         self.member().segment()
     }
 
-    /// Returns `bytes` bytes from `at` on as they are now, of the flat part or of allocated memory.
+    /// Returns the present contents of `bytes` bytes from offset `at` on, in the flat part or in allocated memory.
     ///
     /// # Errors
     /// `Memory`: the segment has no such bytes.
@@ -254,7 +254,8 @@ impl Joining<'_> {
     fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
         let managers = &self.generation.managers;
         while let (txn @ 1.., holder) = member.unfinished() {
-            // Read again after the kernel was asked: a process that is gone may have given the outcome before it left.
+            // The loop reads the segment's transaction again after `is_there` has asked the kernel: a process that has
+            // ended may have given the segment its outcome before it ended.
             let is_theirs =
                 self.segment.is_there(holder)? && !planted("libtp: a segment is taken from a working transaction");
             if member.unfinished() != (txn, holder) {
@@ -269,8 +270,8 @@ impl Joining<'_> {
         self.check_followed(member.followed())?;
         managers.close_outcomes(self.txn.session(), self.segment.number);
         failpoint("join: nothing open, not begun");
-        // Not earlier: a commit record that names the segment states that the segment has the outcomes of all earlier
-        // transactions.
+        // The segment is noted only now, because a commit record that names the segment states that the segment has the
+        // outcomes of all earlier transactions.
         self.txn.note_segment(self.segment.number)?;
         failpoint("join: segment noted");
         member.begin(self.txn.id().raw(), self.segment.holder)?;
@@ -278,7 +279,7 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Waits a moment for the living process that has the segment and is about to release it.
+    /// Sleeps for a moment: a living process has the segment and is about to release it.
     fn wait(&self, begun: Instant) -> Result<()> {
         let patience = match self.txn.wait() {
             Wait::No => Duration::ZERO,
@@ -292,8 +293,8 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Checks that the log has the decision that the segment has followed. If the log lacks it, the segment and the log
-    /// are of different times.
+    /// Checks that the log has the commit that the segment has carried out (`followed`). If the log lacks that commit,
+    /// the segment is newer than the log.
     fn check_followed(&self, followed: Decision) -> Result<()> {
         let log = &self.generation.managers.log;
         let lsn = Lsn::new(followed.lsn);

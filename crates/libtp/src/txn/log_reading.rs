@@ -12,11 +12,11 @@ use crate::{Error, Result};
 /// A record of the log.
 #[derive(Clone, Debug, Serialize)]
 pub struct LogRecord {
-    /// Its log sequence number.
+    /// The record's log sequence number.
     pub lsn: u64,
-    /// Its type's name.
+    /// The name of the record's type.
     pub kind: String,
-    /// Its type's code.
+    /// The code of the record's type.
     pub code: u16,
     /// The transaction's number, zero for none.
     pub txn: u64,
@@ -26,7 +26,7 @@ pub struct LogRecord {
     pub compensation: bool,
     /// The record's contents in words.
     pub text: String,
-    /// The bytes of its body, in the form that docs/formats/log.md gives for its type.
+    /// The bytes of the record's body, in the form that docs/formats/log.md gives for the record's type.
     #[serde(skip)]
     pub body: Vec<u8>,
 }
@@ -48,8 +48,8 @@ impl crate::Env {
         })
     }
 
-    /// Calls `each` with every record of the log from `from` on (zero: the oldest kept), until it returns false: the
-    /// paper's *log_roll*.
+    /// Calls `each` with every record of the log from `from` on (zero: from the log's oldest record on), until `each`
+    /// returns false: the paper's *log_roll*.
     ///
     /// # Errors
     /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged. The records after
@@ -117,7 +117,7 @@ impl crate::Env {
     }
 }
 
-/// Returns `None` for a record that is past the log's end, or no longer kept.
+/// Returns `None` for a record that is past the log's end, or whose log was freed.
 fn missing(error: libtp_log::Error) -> Result<Option<LogRecord>> {
     match error {
         libtp_log::Error::TooOld { .. } | libtp_log::Error::PastEnd { .. } => Ok(None),

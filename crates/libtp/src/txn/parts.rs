@@ -18,8 +18,9 @@ pub(crate) struct Parts(OnceCell<Box<Part>>);
 /// A joined segment.
 pub(super) struct Part {
     pub(super) segment: Arc<OpenSegment>,
-    /// The member, borrowed while a [`Joined`](crate::Joined) has it. A `Joined` that the program forgets keeps the
-    /// borrow for ever, so the transaction's end ignores the borrow. `None` after the member was returned.
+    /// The member (vista's handle of the segment), borrowed while a [`Joined`](crate::Joined) has it. A `Joined` that
+    /// the program forgets keeps the borrow for ever, so the transaction's end ignores the borrow. `None` after the
+    /// member was returned.
     pub(super) member: RefCell<Option<Box<Member>>>,
     /// Whether the segment's header has the transaction that works on the segment.
     pub(super) has_begun: bool,
@@ -80,7 +81,7 @@ impl Drop for Part {
 }
 
 impl Parts {
-    /// Commits the session's transaction, records and memory.
+    /// Commits the session's transaction with its records and its memory.
     pub(crate) fn commit(
         &mut self,
         managers: &Managers,

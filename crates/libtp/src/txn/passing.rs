@@ -55,7 +55,8 @@ impl FromStr for Detached {
     }
 }
 
-/// Returns the name by which processes recognise the same memory: its file's name, and the log's incarnation.
+/// Returns the name by which processes recognise the same memory: the name of the memory's file, and the log's
+/// incarnation.
 fn region_name(managers: &Managers) -> String {
     let name = managers.region.path().file_name().unwrap_or_default().to_string_lossy();
     format!("{name}-{}", managers.log.incarnation())
@@ -115,9 +116,9 @@ impl Env {
     /// Continues a transaction that was passed on.
     ///
     /// # Errors
-    /// `NotPassed` if the transaction is no longer available: another session has taken it over, it was undone because
-    /// the process that passed it on died, left, or lost its memory, or it belongs to another environment. `Full` if
-    /// there is no room for a session: try again.
+    /// `NotPassed` if the transaction is not available, for one of three reasons: another session has taken it over; it
+    /// was undone, because the process that passed it on has died, has left, or has lost its memory; or it belongs to
+    /// another environment. `Full` if there is no room for a session: try again.
     pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
         self.0.check_writable("transactions")?;
         self.attach_with(detached, self.0.durability)
@@ -266,7 +267,7 @@ mod tests {
         let refused = other.attach(&detached).err().unwrap().to_string();
         assert!(refused.contains("was undone because the process that passed it on has ended"), "{refused}");
         drop((theirs, other));
-        // Again, with no other process.
+        // Without another handle, the next opening creates the shared memory again.
         let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let txn = env.begin().unwrap();

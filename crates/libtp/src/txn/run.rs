@@ -163,7 +163,7 @@ fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> End
             Ended::Failed { is_again } => match txn.abort() {
                 // A failed undo takes precedence over a retryable error.
                 Err(undone) if is_again => (Err(undone), false),
-                // The caller's error takes precedence over an error of the abort, which the next opening repeats.
+                // The caller's error takes precedence over an error of the abort; the next opening repeats the abort.
                 _ => (Ok(()), is_again),
             },
         };

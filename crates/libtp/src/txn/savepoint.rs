@@ -27,7 +27,7 @@ use crate::{Result, Txn};
 /// txn.commit()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a dropped savepoint undoes the changes since"]
+#[must_use = "dropping a savepoint undoes the changes that were made after it"]
 pub struct Savepoint<'t, 'e> {
     txn: &'t Txn<'e>,
     number: u64,
@@ -91,7 +91,7 @@ impl<'e> Txn<'e> {
     /// ```
     ///
     /// # Errors
-    /// The error of `work`. If that error is retryable and the undo failed, the error of the undo.
+    /// The error of `work`. If that error is retryable and the undo failed, this is the error of the undo.
     pub fn nested<T>(&self, work: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
         self.savepoint().around(|| work(self))
     }
@@ -115,8 +115,8 @@ impl Savepoint<'_, '_> {
     }
 
     /// Undoes the transaction's changes made since this savepoint, newest first. The transaction keeps all its locks,
-    /// and can be continued. Ends later savepoints, too. Does nothing if a rollback to an earlier savepoint, or its
-    /// `keep`, has ended this savepoint.
+    /// and can be continued. Ends later savepoints, too. Does nothing if this savepoint has ended together with an
+    /// earlier savepoint, which was rolled back or kept.
     ///
     /// Undoes stores to joined memory, too. Memory that was joined after the savepoint returns to its state at its
     /// join. The program must declare a range again before it stores to the range, even if it declared the range

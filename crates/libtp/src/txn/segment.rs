@@ -47,7 +47,7 @@ const ENDING: &str = ".vista";
 /// ```
 #[derive(Clone)]
 pub struct Segment {
-    // First, so that it is dropped first.
+    // The environment is the first field, so that Rust drops it first.
     pub(crate) env: Arc<Inner>,
     pub(crate) open: Arc<OpenSegment>,
 }
@@ -66,7 +66,7 @@ impl Segment {
     pub(crate) fn open(env: &Arc<Inner>, path: &Path, options: &vista::Options) -> Result<Segment> {
         env.check_process()?;
         let path = &std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        // Held to the end, so that a process maps a segment only once.
+        // The mutex is held to the end of this function, so that a process maps a segment only once.
         let mut segments = lock(&env.segments);
         if let Some(open) = segments.get(path).and_then(Weak::upgrade) {
             return Ok(Segment { env: Arc::clone(env), open });

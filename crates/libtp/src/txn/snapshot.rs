@@ -1,8 +1,8 @@
 //! Snapshots, as a program holds them: read-only transactions that take no locks, wait only for the disk and are never
 //! victims.
 //!
-//! Paper: none (PROTOCOLS S1 to S4). A snapshot has a session of its own, whose slot notes the log kept for
-//! the snapshot. When the process dies, repairing the session releases it.
+//! Paper: none (PROTOCOLS S1 to S4). A snapshot has a session of its own. The session's slot records which part of the
+//! log is kept for the snapshot. When the process dies, the repair of the session releases the snapshot.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,13 +19,14 @@ use crate::{Durability, Env, Error, Result};
 /// The state that was committed at one moment. Reads in a snapshot take no locks: no transaction waits for a snapshot,
 /// and a snapshot waits for no transaction.
 ///
-/// A snapshot shows every commit, of this process and others, that could have been read when it began: every commit
-/// that the calling thread has seen, or has learnt of from a thread that saw it. If a read finds a commit that is not
-/// on disk, and whose answer waits for the disk ([`Durability`](crate::Durability)), the read waits for the disk, too,
-/// unless the environment's commits are `Relaxed`. So a crash of the machine takes back nothing that a read returned.
-/// Later changes are undone in copies of the records, from the log. The log is kept for a snapshot within bounds
-/// (`snapshot_log`, `snapshot_age_millis` in `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`].
-/// If the shared memory is rebuilt ([`Error::Rebuilt`]), the snapshot ends; another snapshot can begin at once.
+/// A snapshot shows every commit, of this process and of other processes, that could have been read when the snapshot
+/// began. These are all commits that the calling thread has seen, or that another thread saw and told this thread
+/// about. If a read finds a commit that is not on disk, and whose answer waits for the disk
+/// ([`Durability`](crate::Durability)), the read waits for the disk, too. So a crash of the machine takes back nothing
+/// that a read returned. If the environment's commits are `Relaxed`, reads do not wait. A read undoes later changes in
+/// copies of the records, with the log. The log is kept for a snapshot within limits (`snapshot_log`,
+/// `snapshot_age_millis` in `libtp.toml`); beyond these limits a read may end with [`Error::SnapshotTooOld`]. If the
+/// shared memory is rebuilt ([`Error::Rebuilt`]), the snapshot ends; another snapshot can begin immediately.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -105,8 +106,8 @@ impl<'e> Snapshot<'e> {
         self.shown.log_reads()
     }
 
-    /// Waits until everything that the snapshot shows is on disk: for a program that passes its results on. If all
-    /// commits wait for the disk, the reads have already waited for the commits that they returned.
+    /// Waits until everything that the snapshot shows is on disk: for a program that gives the results of its reads to
+    /// others. If all commits wait for the disk, the reads have already waited for the commits that they returned.
     ///
     /// # Errors
     /// `Failed` when writing to disk failed.
@@ -189,7 +190,7 @@ impl Drop for Snapshot<'_> {
 }
 
 impl Env {
-    /// Begins a snapshot of the committed state, to read much, or for long, without blocking writers.
+    /// Begins a snapshot of the committed state, for many reads or long reads that do not block writers.
     ///
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
@@ -197,7 +198,7 @@ impl Env {
         Snapshot::begin(&self.0)
     }
 
-    /// Returns every snapshot of every process, with the log kept for it.
+    /// Returns every snapshot of every process, with the amount of log that is kept for it.
     pub fn snapshots(&self) -> Vec<HeldSnapshot> {
         if self.0.check_process().is_err() {
             return Vec::new();
@@ -206,7 +207,7 @@ impl Env {
         let held = generation.guarded(|| {
             let managers = &generation.managers;
             let (sessions, held) = (managers.processes.sessions(), managers.snapshots());
-            // Read after the snapshots: none of them needs log beyond this tail.
+            // The tail is read after the list of snapshots, so no listed snapshot needs log beyond this tail.
             let tail = managers.log.tail();
             let some = |lsn: libtp_log::Lsn| Some(lsn.raw()).filter(|&lsn| lsn != 0);
             let show = |held: libtp_txn::SnapshotInfo| HeldSnapshot {

@@ -308,7 +308,8 @@ impl Drop for Txn<'_> {
     }
 }
 
-/// Returns the session of a transaction that could not begin to the pool, unless the session has ended.
+/// Returns `error`, because a transaction could not begin. If the transaction's session can be used again, puts the
+/// session back into the pool.
 #[cold]
 #[inline(never)]
 fn refused(env: &Inner, seat: Box<Seated>, error: Error) -> Error {
@@ -344,7 +345,7 @@ impl Extras {
         self.0.get().map(Box::as_ref)
     }
 
-    /// As [`Extras::get`], to be changed.
+    /// As [`Extras::get`], but the extras can be changed.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> Option<&mut Extra> {
         self.0.get_mut().map(Box::as_mut)
@@ -362,7 +363,7 @@ pub(crate) trait FileWork: Any + Send {
     /// Removes the transaction's files after an undo.
     fn discard(&self);
 
-    /// Returns the work as a value whose own type the caller can restore.
+    /// Returns the work as `Any`, so that the caller can convert it back to its own type.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 

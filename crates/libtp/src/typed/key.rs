@@ -4,11 +4,12 @@
 //! |---|---|
 //! |unsigned integers|big-endian|
 //! |signed integers|big-endian, with the sign bit flipped|
-//! |`bool`, `char`|as the integer 0 or 1, as the code point in four bytes|
-//! |strings, bytes|as they are; inside a tuple each zero byte is followed by 0xff, and 0 0 ends them|
+//! |`bool`|as the integer 0 or 1|
+//! |`char`|as the code point in four bytes|
+//! |strings, bytes|as they are; inside a tuple each zero byte is followed by 0xff, and two zero bytes come at the end|
 //! |`[u8; N]`|as they are|
-//! |`Option`|0 for `None`; 1 and the key|
-//! |tuples|their parts one after the other|
+//! |`Option`|0 for `None`; 1 and the bytes of the key for `Some`|
+//! |tuples|the parts, one after the other|
 //!
 //! A string or bytes in the last place of a tuple stay as they are: nothing follows them.
 
@@ -60,7 +61,8 @@ pub trait Key: KeyLike<Self> + Sized {
     /// Returns the key of these bytes; `None` if no key has them.
     fn decode_key(bytes: &[u8]) -> Option<Self>;
 
-    /// Takes the bytes of a key that another key follows off the front of `bytes`; `None` if no key has such bytes.
+    /// Removes the bytes of a key from the front of `bytes`, where another key follows them. Returns the key; `None` if
+    /// no key has such bytes.
     fn decode_key_part(bytes: &mut &[u8]) -> Option<Self>;
 }
 
@@ -74,14 +76,14 @@ impl<K: ?Sized, Q: KeyLike<K> + ?Sized> KeyLike<K> for &Q {
     }
 }
 
-/// Takes `N` bytes from the front.
+/// Removes `N` bytes from the front of `bytes`, and returns them.
 pub(super) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (front, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
     Some(*front)
 }
 
-/// Returns the key that all of `bytes` encode, in the form of a part; `None` if bytes are left over.
+/// Decodes `bytes` as a key in the form of a part; `None` if bytes are left after the key.
 fn whole<K: Key>(mut bytes: &[u8]) -> Option<K> {
     K::decode_key_part(&mut bytes).filter(|_| bytes.is_empty())
 }
@@ -138,7 +140,7 @@ fn encode_escaped(key: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0, 0]);
 }
 
-/// Takes escaped bytes off the front.
+/// Removes an escaped key from the front of `bytes`, and returns the key.
 fn decode_escaped(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     let mut key = Vec::new();
     loop {
@@ -280,7 +282,8 @@ mod tests {
         bytes
     }
 
-    /// Checks that two keys come back from their bytes, and that their bytes have their order, alone and as parts.
+    /// Checks that two keys are decoded from their bytes unchanged, and that the order of the bytes is the order of the
+    /// keys. Checks this for the keys alone and as parts of tuples.
     fn check<K: Key + Ord + std::fmt::Debug>(one: K, two: K) -> Result<(), TestCaseError> {
         for key in [&one, &two] {
             let back = K::decode_key(&encoded(key));
@@ -301,7 +304,8 @@ mod tests {
         Ok(())
     }
 
-    /// Bytes that are often near each other, with zeros and ones of the escapes.
+    /// Short byte strings of a few values: two of them often begin with the same bytes, and many have bytes that are
+    /// escaped.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(vec![0, 0, 1, 7, 0xfe, 0xff]), 0..5)
     }
@@ -317,7 +321,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn integers_have_their_order(
+        fn encoded_integers_sort_like_the_integers(
             a in any::<[u64; 2]>(), b in any::<[i64; 2]>(), c in any::<[i8; 2]>(), d in any::<[u128; 2]>(),
             e in any::<[i128; 2]>(), f in any::<[i16; 2]>(), g in any::<[i32; 2]>(), h in any::<[u16; 2]>(),
         ) {
@@ -332,7 +336,7 @@ mod tests {
         }
 
         #[test]
-        fn strings_and_bytes_have_their_order(
+        fn encoded_strings_and_bytes_sort_like_the_keys(
             a in (bytes(), bytes()), b in (string(), string()), c in any::<[char; 2]>(), d in any::<[[u8; 3]; 2]>(),
             e in any::<[bool; 2]>(),
         ) {
@@ -344,7 +348,7 @@ mod tests {
         }
 
         #[test]
-        fn options_and_tuples_have_their_order(
+        fn encoded_options_and_tuples_sort_like_the_keys(
             a in prop::collection::vec((bytes(), string()), 2),
             b in prop::collection::vec((string(), near(&[i64::MIN, -1, 0, 1, i64::MAX]), prop::option::of(bytes())), 2),
             c in prop::collection::vec(prop::option::of((near(&[-1_i32, 0, 1]), string())), 2),

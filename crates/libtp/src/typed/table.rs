@@ -94,7 +94,7 @@ impl<K: Key, V: Value> Table<K, V> {
         read.transpose()
     }
 
-    /// As [`Table::get`], but locks the key for writing at once ([`Db::get_for_update`]).
+    /// As [`Table::get`], but locks the key for writing, not for reading ([`Db::get_for_update`]).
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -179,7 +179,8 @@ impl<K: Key, V: Value> Table<K, V> {
         self.db.delete_range(txn, bounds(&keys))
     }
 
-    /// Loads rows into this empty table; returns the number of its keys afterwards. Otherwise as [`Db::load`].
+    /// Loads rows into this empty table; returns the number of its keys afterwards. Otherwise the call works as
+    /// [`Db::load`].
     ///
     /// # Errors
     /// As [`Db::load`].

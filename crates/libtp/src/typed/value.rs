@@ -6,9 +6,9 @@
 //! |`bool`|0 or 1|
 //! |strings, bytes|as they are|
 //! |`[u8; N]`|as they are|
-//! |`()`|none|
-//! |`Option`|0 for `None`; 1 and the value|
-//! |tuples|their parts one after the other; a part of any length but the last begins with its length in four bytes|
+//! |`()`|no bytes|
+//! |`Option`|0 for `None`; 1 and the bytes of the value for `Some`|
+//! |tuples|the parts in turn; before a part of variable length that is not the last, four bytes with its length|
 
 use super::key::take;
 
@@ -38,7 +38,8 @@ pub trait Value: ValueLike<Self> + Sized {
     /// Returns the value of these bytes; `None` if no value has them.
     fn decode_value(bytes: &[u8]) -> Option<Self>;
 
-    /// Takes a value off the front of `bytes`, where other bytes follow it; `None` if no value has these bytes.
+    /// Removes the bytes of a value from the front of `bytes`, where other bytes follow them. Returns the value; `None`
+    /// if no value has such bytes.
     fn decode_value_part(bytes: &mut &[u8]) -> Option<Self> {
         let length = usize::try_from(u32::from_le_bytes(take(bytes)?)).ok()?;
         let (value, rest) = bytes.split_at_checked(length)?;

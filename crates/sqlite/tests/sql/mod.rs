@@ -271,7 +271,7 @@ impl Connection {
         Blob { raw, _connection: self }
     }
 
-    /// Returns the bytes of an SQLite file with the same records.
+    /// Returns the bytes of an SQLite file with the records of this database.
     pub fn serialize(&self) -> Option<Vec<u8>> {
         let mut size = 0;
         // SAFETY: the connection is open, and the name ends in a zero byte.
@@ -378,7 +378,7 @@ impl Statement<'_> {
     }
 
     fn value(&self, column: c_int) -> String {
-        // SAFETY: the statement stands on a row.
+        // SAFETY: the statement is at a row.
         let kind = unsafe { sqlite3_column_type(self.raw, column) };
         let start = match kind {
             5 => return "NULL".into(),

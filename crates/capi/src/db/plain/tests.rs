@@ -158,9 +158,9 @@ impl Party {
     }
 }
 
-/// Regression test for two bugs. A program with many unwritten changes wrote them before `sync`, after the end that it
-/// knew, and so overwrote bytes that another program had written there. And when two programs made a file, the second
-/// overwrote the file of the first.
+/// Regression test for two bugs. A program with many unwritten changes did not wait for `sync`, but wrote them after
+/// the last end of the file that it knew, and so overwrote bytes that another program had written there. And when two
+/// programs made a file, the second overwrote the file of the first.
 #[test]
 fn if_two_programs_change_a_file_in_any_order_one_sync_is_kept_and_the_other_is_refused() {
     let home = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
 //! Copies a database file while other sessions write its pages.
 //!
-//! A page read while it is being written has a wrong checksum. It is read again, and finally through the page cache,
-//! because its writer may have died. So each copied page was whole at some moment between the begin and the end of the
-//! copy, each page at a moment of its own. Redo of the log of that time brings all pages to one state.
+//! A page that is read while a session writes it has a wrong checksum. The copy reads such a page again. If the
+//! checksum stays wrong, the copy reads the page through the page cache, because the writer may have died. So each
+//! copied page was whole at some moment between the begin and the end of the copy, and this moment differs from page to
+//! page. Redo of the log of that time brings all pages to one state.
 
 use std::sync::Arc;
 use std::time::Duration;

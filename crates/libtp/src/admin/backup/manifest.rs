@@ -1,9 +1,9 @@
 //! The manifest of a backup, `backup.toml`. It is written last, so a backup without a manifest is unfinished.
 //!
-//! The manifest is a text that people can read and only this library writes. Its last line is a checksum of all lines
-//! before it. The format is in docs/formats/backup.md.
+//! The manifest is a text that people can read, but only this library writes it. Its last line is a checksum of all
+//! lines before it. The format is in docs/formats/backup.md.
 //!
-//! If we die here: the new text has another name until it is synced.
+//! If we die here: the new text has another name until it is synced, so the old manifest is whole.
 
 use std::fmt::Write;
 
@@ -95,7 +95,7 @@ impl Manifest {
         manifest
     }
 
-    /// Sets the log's incarnations, from the incarnation in which the copied log begins.
+    /// Sets the log's incarnations: the incarnation in which the copied log begins, and all later incarnations.
     pub(crate) fn set_incarnations(&mut self, incarnations: impl Iterator<Item = Incarnation>) {
         let all: Vec<[u64; 2]> =
             incarnations.map(|incarnation| [incarnation.number, incarnation.start.raw()]).collect();
@@ -209,10 +209,10 @@ impl Manifest {
         parsed.map(Some).map_err(|what| Error::Backup { backup: directory.describe(MANIFEST), what })
     }
 
-    /// Replaces the manifest; it is durable when this returns.
+    /// Replaces the manifest. The new manifest is durable when this call returns.
     ///
     /// # Errors
-    /// `Full`, `Io`: the former manifest stays in force.
+    /// `Full`, `Io`: the old manifest stays valid.
     pub(crate) fn write(&self, directory: &dyn Directory) -> Result<()> {
         let file = directory.open(MANIFEST_NEW, OpenMode::Create)?;
         file.set_len(0)?;
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(Manifest::parse(&manifest.to_text()), Ok(manifest.clone()));
         assert_eq!(manifest.environment(), Some([7; 16]));
         let control = manifest.control([9; 16], Lsn::new(900)).unwrap();
-        assert_eq!(control.incarnations.list().len(), 1, "the restored log ends before the second life began");
+        assert_eq!(control.incarnations.list().len(), 1, "the restored log ends before the second incarnation");
         assert_eq!(manifest.control([9; 16], Lsn::new(2400)).unwrap().incarnation(), 2);
     }
 

@@ -66,7 +66,7 @@ fn a_walk_of_a_snapshot_continues_after_a_key_in_the_same_order() {
 }
 
 #[test]
-fn next_behind_passes_all_keys_that_are_equal_in_the_order() {
+fn next_after_passes_all_keys_that_are_equal_in_the_order() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let words = env.btree_ordered("words", AsciiCaseless).unwrap();
@@ -117,7 +117,8 @@ fn go_to_finds_one_of_several_pairs_of_a_key_and_the_gap_that_it_leaves() {
     }
 }
 
-/// Returns all pairs twice: from `for_each`, broken off after every `stretch` pairs and continued, and from `next`.
+/// Returns all pairs in two ways. The first way is `for_each`, which breaks off after every `stretch` pairs and is then
+/// called again. The second way is `next`.
 fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate::Pair>; 2] {
     let (mut shown, mut given) = (Vec::new(), Vec::new());
     let mut cursor = db.cursor(reader);
@@ -216,9 +217,9 @@ fn a_range_whose_end_is_before_its_beginning_has_no_keys() {
     assert_eq!(db.count(&txn, ..).unwrap(), 2000);
 }
 
-/// Removes the last value of a key in one of several ways, while two cursors stand on the value. Returns the values
-/// before and after that value, which the cursors find after a call that found nothing, and whether that call left the
-/// first cursor in its place.
+/// Removes the last value of a key in the way `way`, while two cursors are on the value. Then each cursor makes calls
+/// that find nothing. Returns the value that the first cursor finds before the removed value, the value that the second
+/// cursor finds after it, and whether the calls left the first cursor in its place.
 fn last_removed(env: &Env, tags: &crate::Multi, way: usize) -> (Option<Vec<u8>>, Option<Vec<u8>>, bool) {
     let txn = env.begin().unwrap();
     for (key, value) in [(b"a", b"0"), (b"k", b"1"), (b"k", b"2"), (b"z", b"9")] {
@@ -391,17 +392,17 @@ fn stays(env: &Env, db: &Db, reader: &impl Reader, keys: &[Vec<u8>]) {
         assert!(cursor.next_after(&keys[0]).is_err());
     }
     if !db.is_hash() {
-        assert_eq!(cursor.prev().unwrap(), None, "the cursor stands on the first record");
+        assert_eq!(cursor.prev().unwrap(), None, "the cursor is on the first record");
     }
     assert_eq!(cursor.next_after(&keys[1]).unwrap(), pair(2));
     if !db.is_hash() {
         assert!(cursor.prev().is_err() && cursor.prev().is_err() && cursor.seek(&keys[1]).is_err());
     }
-    assert_eq!(cursor.next().unwrap(), None, "the cursor stands on the last record");
+    assert_eq!(cursor.next().unwrap(), None, "the cursor is on the last record");
 }
 
 #[test]
-fn a_cursor_whose_next_value_cannot_be_read_stays_where_it_stood() {
+fn a_cursor_whose_next_value_cannot_be_read_stays_in_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let order = [env.hash("hash").unwrap(), env.btree("tree").unwrap()].map(|db| {

@@ -259,7 +259,7 @@ fn a_replaced_long_value_is_freed_exactly_once() {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        // A page freed twice is soon used twice, or twice in the list of free pages.
+        // If a page was freed twice, two values soon use it, or the list of free pages has it twice.
         for other in 0..200_u32 {
             env.run(|txn| db.put(txn, &other.to_be_bytes(), &[1; 9_000])).unwrap();
         }

@@ -21,7 +21,7 @@ struct Differing {
     after: BTreeSet<Vec<u8>>,
 }
 
-/// Returns, for each index, the entries of the record before and after.
+/// Returns, for each index, the entries of the record before and after the change.
 fn differing(kept: &[Arc<Kept>], stored: &[u8], before: Option<&[u8]>, after: Option<&[u8]>) -> Result<Vec<Differing>> {
     let entries = |kept: &Kept, value: Option<&[u8]>| match value {
         Some(value) => kept.entries(stored, value),
@@ -52,8 +52,8 @@ impl Db {
         files.into_iter().map(of_file).collect()
     }
 
-    /// Changes a record and its entries: `become_` computes the new state from the old one, or returns `None` to leave
-    /// the record unchanged.
+    /// Changes a record and its entries: `become_` computes the new state from the old state, or returns `None` to
+    /// leave the record unchanged.
     fn change_indexed<T>(
         &self,
         txn: &Txn<'_>,

@@ -25,12 +25,12 @@ const SORT_BYTES: u64 = 64 << 20;
 
 impl Db {
     /// Opens the index `name` of this database. `function` gets the key and the value of a record and adds the keys
-    /// under which the record shall be found. If the index is missing, this reads all records and makes the index in
-    /// one transaction, for which all other writers of the database wait.
+    /// under which the index finds the record. If the index is missing, the call reads all records and makes the index
+    /// in one transaction. All other writers of the database wait for that transaction.
     ///
     /// From then on every change of a record, by any process, updates the index. Every process that writes to the
-    /// database must first call this, with the same function. The function is called while the record is locked. It
-    /// must not use the library, and must return the same keys for the same record always.
+    /// database must first make this call, with the same function. The library calls the function while the record is
+    /// locked. The function must not use the library, and must always return the same keys for the same record.
     ///
     /// # Errors
     /// `Database` when the name belongs to another database, or a database has too many indices (32); `Length` when a
@@ -56,7 +56,7 @@ impl Db {
         }
         // The function is noted before the index is on the list: from then on this process's writers need the function.
         let before = env.indices.note(&index.kept);
-        // On disk when this call returns, as loaded records are.
+        // The index is on disk when this call returns, like the records of any load.
         if let Err(error) = crate::txn::run::run(env, Durability::Sync, |txn| index.make(txn)) {
             env.indices.forget(&index.kept, before);
             return Err(error);
@@ -64,7 +64,7 @@ impl Db {
         Ok(index)
     }
 
-    /// Drops an index: removes its entries, and the database stops updating it. Returns false if the database has no
+    /// Drops an index: removes the entries of the index, and stops its updates. Returns false if the database has no
     /// index of that name on its list. The file stays, empty, for an index of the same name.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Index {
         if is_listed(txn)? {
             return Ok(());
         }
-        // Waits for all writers, and perhaps for another maker of the same index.
+        // This lock waits for all writers, and perhaps for another maker of the same index.
         txn.guarded(|| Ok(self.of.access(txn).lock_database(Mode::X)?))?;
         if is_listed(txn)? {
             return Ok(());
@@ -113,7 +113,7 @@ impl Index {
             failpoint("index: listed, not made");
             Ok(())
         })?;
-        // Entries may remain of a dropped index, or of an index whose maker died after the end of the load.
+        // The tree may have entries of a dropped index, or of an index whose maker died after the end of the load.
         self.tree.clear(txn)?;
         self.fill(txn)?;
         txn.guarded(|| {

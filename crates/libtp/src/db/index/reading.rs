@@ -62,7 +62,8 @@ impl Index {
         reader.count(&self.tree, duplicates::entries_of(index_key))
     }
 
-    /// Returns a cursor over all entries: index keys in order, and the records of each in the order of their keys.
+    /// Returns a cursor over all entries: the index keys are in order, and the records of one index key are in the
+    /// order of their own keys.
     pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> IndexCursor<'t, R> {
         self.range(reader, ..)
     }
@@ -78,7 +79,8 @@ impl Index {
         self.range(reader, Keys::prefix(beginning))
     }
 
-    /// Refuses an index that is no longer kept up to date, or was not when the snapshot was taken: it may lack entries.
+    /// Refuses an index that the database does not update, or did not update when the snapshot was taken. Such an index
+    /// may lack entries.
     pub(in crate::db) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
         let what = match reader.is_index(&self.of, self.kept.tree.id())? {
             Listed::Then => return Ok(()),

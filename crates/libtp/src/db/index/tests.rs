@@ -125,7 +125,7 @@ fn an_index_is_made_of_the_existing_records_and_found_again() {
 }
 
 #[test]
-fn an_index_opens_only_as_an_index_and_no_other_database_does() {
+fn an_index_opens_only_as_an_index_and_other_databases_do_not_open_as_an_index() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let (db, _index) = people(&env);
@@ -285,7 +285,7 @@ fn a_session_that_takes_a_transaction_over_knows_the_indices() {
             assert!(message.contains("by town"), "{message}");
         }
         txn.commit().unwrap();
-        // Another transaction uses its former session afterwards.
+        // The next transaction uses the session that the committed transaction had.
         let message = other.run(|txn| theirs.put(txn, b"alan", b"London:logician")).unwrap_err().to_string();
         assert!(message.contains("by town"), "{message}");
         check_whole(&env, &index);
@@ -298,7 +298,7 @@ fn findings(env: &Env, names: [&str; 2]) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn verify_finds_all_faults_of_an_index_with_its_function_and_some_without() {
+fn verify_finds_all_faults_of_an_index_only_if_it_has_the_function() {
     let dir = tempfile::tempdir().unwrap();
     {
         let env = Env::open_or_create(dir.path()).unwrap();

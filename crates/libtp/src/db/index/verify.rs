@@ -1,8 +1,13 @@
 //! Checks that indices and records agree.
 //!
-//! Three checks: from each entry to its record, which needs no function; with the function, whether the entry belongs
-//! to the record; and, with the function, from each record to its entries. `Env::verify` of a database checks its list
-//! of indices and makes the third check; of an index, it makes the first two checks.
+//! There are three checks:
+//!
+//! 1. Each entry leads to a record. This check needs no function.
+//! 2. For each entry, the index's function computes this entry from the record.
+//! 3. Each record has all entries that the index's function computes from the record.
+//!
+//! `Env::verify` of a database checks the database's list of indices, and makes check 3. For an index, it makes checks
+//! 1 and 2.
 
 use std::sync::Arc;
 
@@ -97,8 +102,9 @@ impl Compared<'_> {
             let (under, key) = (index_key.escape_ascii(), stored.escape_ascii());
             match found.as_deref().zip(self.kept) {
                 _ if found.is_none() => {
-                    findings
-                        .report(|| format!("`{name}` has \"{key}\" under \"{under}\", and `{of}` has no such record"));
+                    findings.report(|| {
+                        format!("`{name}` has an entry \"{under}\" for a record \"{key}\", which is not in `{of}`")
+                    });
                 }
                 Some((value, kept)) if !kept.entries(stored, value)?.contains(&entry) => {
                     findings.report(|| {

@@ -2,8 +2,8 @@
 //!
 //! Each end of an iterator is a *gap*, a place between two records, and the records between the gaps are still to be
 //! returned. A gap remembers one of its two records, and the ids around that record. If the transaction has changed
-//! anything since the last step, both gaps are found again by these records. The remembered record is the next one that
-//! the end would return. So a record that is inserted at the place of the last returned record is not returned.
+//! anything since the last step, both gaps are found again by these records. The remembered record is the record that
+//! the end would return next. So a record that is inserted at the place of the last returned record is not returned.
 
 use std::iter::FusedIterator;
 use std::ops::RangeBounds;
@@ -16,7 +16,7 @@ use super::numbered::{bounds, Record};
 use crate::db::list::{List, ListCursor};
 use crate::{Reader, Result};
 
-/// The number of ids that a gap keeps of a leaf of the list that its end has left.
+/// When a gap moves to the next leaf of the list, it keeps at most this number of ids of the leaf that it leaves.
 const IDS_KEPT: usize = 64;
 
 /// The end of an iterator to which a gap belongs.
@@ -82,7 +82,7 @@ impl Gap {
     }
 }
 
-/// Returns the ids that were found, together with those that were known next to them.
+/// Returns the ids that were found, and some of the known ids if these are next to the found ids.
 fn beside(mut known: Stretch, mut found: Stretch) -> Stretch {
     if known.first + known.ids.len() as u64 == found.first {
         let mut ids = known.ids.split_off(known.ids.len().saturating_sub(IDS_KEPT));
@@ -99,10 +99,11 @@ fn beside(mut known: Stretch, mut found: Stretch) -> Stretch {
 
 /// An iterator over the records of a list, from both ends: [`List::range`], or a [`ListCursor`] in a `for` loop.
 ///
-/// The loop may change the list. The iterator returns each record at most once, with its number at that time, and it
-/// returns every record that is not removed before its turn. The range's numbers mean the records that have them at the
-/// first step. Later the range keeps these records, even if their numbers change. An inserted record is returned if its
-/// neighbours are still to be returned. After an error the iterator ends.
+/// The loop may change the list. The iterator returns each record at most once, with the number that the record has at
+/// that time. It returns every record of the range, except records that are removed before the iterator comes to them.
+/// The range has the records that have its numbers at the first step. Later the range keeps these records, even if
+/// their numbers change. An inserted record is returned if its neighbours are still to be returned. After an error the
+/// iterator ends.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -156,8 +157,8 @@ impl<'t, R: Reader> ListRecords<'t, R> {
         let record = self.reader.list_record(self.list.tree(), id)?;
         self.front.at = number + 1;
         self.front.settle(self.list, self.reader)?;
-        // After the last record the iterator ends: records that the loop appends from now on are not returned, or the
-        // loop might never end.
+        // After the last record the iterator ends. If it also returned the records that the loop appends afterwards,
+        // the loop might never end.
         self.has_ended = self.front.seen.number == number;
         Ok(Some((number, record)))
     }
@@ -208,7 +209,7 @@ impl<'t, R: Reader> IntoIterator for ListCursor<'t, R> {
     type Item = Result<Record>;
     type IntoIter = ListRecords<'t, R>;
 
-    /// Returns an iterator over all records, wherever the cursor stands.
+    /// Returns an iterator over all records, wherever the cursor is.
     fn into_iter(self) -> ListRecords<'t, R> {
         let (list, reader) = self.into_parts();
         ListRecords::of(list, reader, &(..))

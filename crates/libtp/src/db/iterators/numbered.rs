@@ -76,7 +76,7 @@ impl<'t> IntoIterator for RecnoCursor<'t> {
     type Item = Result<Record>;
     type IntoIter = Records<'t>;
 
-    /// Returns an iterator over all records, wherever the cursor stands.
+    /// Returns an iterator over all records, wherever the cursor is.
     fn into_iter(self) -> Records<'t> {
         Records(Ends::of(self.another()))
     }

@@ -157,7 +157,8 @@ fn a_range_of_numbers_locks_its_own_numbers_and_no_others() {
     let recno = env.recno("recno", 4).unwrap();
     let put = |txn: &crate::Txn<'_>, number: u64| recno.put(txn, number, &[7; 4]);
     env.run(|txn| [1, 2, 3, 4, 100_000].into_iter().try_for_each(|number| put(txn, number))).unwrap();
-    // The range, the records in it, and numbers in it and outside of it; with the last range the file ends.
+    // Each line has a range, the records in the range, numbers in the range, and numbers outside of the range. The last
+    // range extends beyond the end of the file.
     let ranges = [
         (3..=10, vec![3, 4], vec![3, 5, 10], vec![2, 11, 99_999, 100_001]),
         (4..=4, vec![4], vec![4], vec![3, 5, 100_001]),

@@ -162,7 +162,7 @@ fn each_snapshot_shows_its_own_numbers_during_random_changes() {
         } else if below(2) == 0 {
             txn.abort().unwrap();
         } else {
-            // As if killed: the next session repairs.
+            // The transaction is left as by a kill: another session repairs it.
             txn.die();
         }
         if below(3) == 0 {
@@ -274,7 +274,7 @@ fn a_change_that_fails_half_way_is_undone() {
     let leaves = leaves(&list, &txn);
     let (id, second) = &leaves[1];
     assert!(list.tree().access(&txn).delete(&node_key(*id)).unwrap());
-    // The first leaf becomes small and looks for its neighbour, which is gone.
+    // The deletions make the first leaf small, so the list looks for the leaf's neighbour, which is missing.
     let mut count = 300;
     let error = loop {
         match list.delete(&txn, 1) {
@@ -429,7 +429,7 @@ fn a_remembered_place_is_found_wherever_its_record_has_moved() {
         let place = place_of(at as u64 + 1);
         for _ in 0..random(40) {
             let at = random(model.len());
-            // Often next to the record, and often several changes before the next look.
+            // About a third of the changes are at the record's own place.
             let at = if random(3) == 0 { model.iter().position(|other| *other == name).unwrap_or(at) } else { at };
             env.run(|txn| match random(2) {
                 0 => list.delete(txn, at as u64 + 1).map(|_| {

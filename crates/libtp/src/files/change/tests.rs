@@ -54,8 +54,8 @@ impl Place {
         count
     }
 
-    /// Commits while two readers wait for the row of file `a`. Both keep the row's lock for some time, so the row
-    /// stays. A single reader could be overtaken before it has the lock.
+    /// Commits while two readers wait for the row of file `a`. Both readers keep the row's lock for some time, so the
+    /// row stays. With a single reader, the committing session could delete the row before the reader has the lock.
     fn commit_before_readers(&self, writer: crate::Txn<'_>, text: Option<&[u8]>) {
         let read = || {
             let reader = self.env.begin().unwrap();
@@ -114,7 +114,7 @@ fn files_are_there_when_the_transaction_commits_and_not_before() {
     assert_eq!(place.text("shadow").as_deref(), Some("new"));
     assert_eq!(fs::metadata(place.at("shadow")).unwrap().mode() & 0o7777, 0o640);
     assert_eq!(place.rows(), 0);
-    // Again, with `commit_async`.
+    // A `commit_async` puts files in their places, too.
     let txn = place.env.begin().unwrap();
     txn.replace_file(place.at("passwd"), b"").unwrap();
     txn.commit_async().unwrap();
@@ -390,7 +390,7 @@ fn a_file_that_could_not_be_put_in_its_place_is_reported_and_tried_again() {
     txn.replace_file(place.at("a"), b"2").unwrap();
     let group = txn.files().prepare(&txn).unwrap().unwrap();
     txn.commit_records().unwrap();
-    // As if another program had made a directory meanwhile.
+    // Another program makes a directory meanwhile.
     fs::create_dir(place.at("d/x")).unwrap();
     let error = group.finish(&place.env.0).unwrap_err();
     assert!(matches!(error, Error::FilesWaiting { .. }) && !error.is_retryable());
@@ -418,14 +418,14 @@ fn a_change_in_a_missing_directory_waits_for_the_directory() {
     let group = txn.files().prepare(&txn).unwrap().unwrap();
     let number = txn.id();
     txn.commit_records().unwrap();
-    // As if the machine had stopped there, and the disk were not mounted.
+    // The machine stops here, and after its restart the disk is not mounted.
     fs::rename(&disk, &elsewhere).unwrap();
     let error = group.finish(&place.env.0).unwrap_err();
     assert_says(&error, "is missing");
     let waiting: Vec<_> = place.env.waiting_files().unwrap();
     assert_eq!(waiting.iter().map(|file| file.is_removed).collect::<Vec<_>>(), [true, true, false]);
     assert!(waiting.iter().all(|file| file.txn == number) && waiting[2].path == place.at("disk/x"));
-    // Or another directory is in its place.
+    // Another directory is in the disk's place.
     fs::create_dir(&disk).unwrap();
     recover(&place.env.0);
     for refused in [
@@ -653,7 +653,7 @@ fn a_commit_that_is_not_waited_for_is_on_the_disk_before_its_files_are_seen() {
 }
 
 #[test]
-fn files_of_a_commit_in_memory_that_is_given_up_are_put_in_their_places_by_both_calls() {
+fn commit_and_commit_async_put_files_in_their_places_after_the_memory_was_given_up() {
     for waits in [true, false] {
         let place = Place::new();
         let txn = place.env.begin().unwrap();

@@ -28,14 +28,14 @@ fn a_repeated_panic_kills_the_session_then_the_region_and_then_reaches_the_calle
     assert_eq!(
         panics.note_panic(1, "no such frame"),
         PanicEffect::Session,
-        "a panic at this place did not end the life before"
+        "the previous life was not ended by a panic at this place"
     );
     assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
     assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
     assert_eq!(
         panics.note_panic(2, "index 9 of 5"),
         PanicEffect::Session,
-        "a panic at this place did not end the life before"
+        "the previous life was not ended by a panic at this place"
     );
 }
 

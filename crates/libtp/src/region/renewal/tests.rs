@@ -58,8 +58,8 @@ fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
 fn a_commit_without_a_next_life_never_reports_that_nothing_was_changed() {
     for durability in [Durability::Relaxed, Durability::Sync] {
         let (_dir, env, stock) = without_a_next_life();
-        // The first relaxed commit of a life writes the control file before its record, and a failure of that write
-        // would be reported as such. So this commit is not the tested one.
+        // The first relaxed commit of a life writes the control file before its record, and a failure of that write is
+        // reported as a failure before the commit. So the test first makes this commit, and then the tested commit.
         env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"pears", b"1")).unwrap();
         let txn = env.begin_with(durability).unwrap();
         stock.put(&txn, b"apples", b"3").unwrap();
@@ -117,7 +117,7 @@ fn mappings_and_descriptors(env: &Env) -> (usize, usize) {
     let links =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     let is_ours = |link: &std::path::PathBuf| link.starts_with(&own) || link.to_string_lossy().starts_with(&region);
-    // The mapping is one range or several, where a part of it is in huge pages.
+    // The mapping is one range, or several ranges if a part of it is in huge pages.
     let inodes: std::collections::BTreeSet<&str> =
         maps.lines().filter(|line| line.contains(&region)).filter_map(|line| line.split_whitespace().nth(4)).collect();
     (inodes.len(), links.filter(is_ours).count())
@@ -161,7 +161,7 @@ fn a_commit_is_kept_only_if_its_record_is_before_the_log_end_of_its_life() {
         })
         .collect();
     assert!(began[0] < began[1]);
-    // The next life that this handle finds is the second after its own.
+    // The next life that this handle finds is the second life after its own life.
     assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "no file has that record");
     stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
 }
@@ -217,7 +217,7 @@ fn an_opening_after_clean_closes_takes_no_checkpoint_however_many_there_were() {
 }
 
 #[test]
-fn restarts_that_end_before_a_checkpoint_take_one_themselves_from_time_to_time() {
+fn after_many_restarts_without_a_checkpoint_a_restart_takes_a_checkpoint_itself() {
     let place = tempfile::tempdir().unwrap();
     let at = |restart: usize| place.path().join(restart.to_string());
     let mut taken = Vec::new();

@@ -99,7 +99,7 @@ fn memory_joined_after_a_savepoint_is_rolled_back_and_stays_joined() {
     assert_eq!(house.seen(&txn), [4, 2, 4]);
     txn.abort().unwrap();
     assert_eq!(house.kept(), [1, 1, 1]);
-    // The transaction has joined nothing before the savepoint: all its stores are undone.
+    // The transaction joins no segment before the savepoint: all its stores are undone.
     let txn = house.env.begin().unwrap();
     let part = txn.savepoint();
     house.put(&txn, &[&house.left, &house.right], 6);

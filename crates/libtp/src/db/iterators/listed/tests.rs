@@ -38,7 +38,7 @@ fn a_loop_that_removes_each_record_removes_all_of_them() {
             assert!(list.delete(&txn, found.unwrap().0).unwrap());
         }
         assert_eq!(list.count(&txn).unwrap(), 0, "from the back, of {count}");
-        // Only the records of the range.
+        // A loop over a range removes only the records of the range.
         fill(&list, &txn, 20 + count);
         for found in list.range(&txn, 11..=10 + count) {
             assert!(list.delete(&txn, found.unwrap().0).unwrap());
@@ -131,7 +131,7 @@ fn walk(list: &List, txn: &Txn<'_>, dice: &mut Dice, count: u64) {
     let is_whole = dice.below(2) == 0;
     let range = |at: usize| is_whole || (low..=high).contains(&(at as u64 + 1));
     let mut records = if is_whole { list.range(txn, ..) } else { list.range(txn, low..=high) };
-    // The range's numbers mean the records that have them at the first step.
+    // The range has the records that have its numbers at the first step, so this change before the first step counts.
     pair.change(dice, 0);
     let due: Vec<u64> = pair.model.iter().enumerate().filter(|(at, _)| range(*at)).map(|(_, id)| *id).collect();
     let mut shown = BTreeSet::new();
