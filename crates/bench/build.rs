@@ -81,7 +81,7 @@ const OPTIONS: [&str; 19] = [
     "HAVE_LOCALTIME_R",
 ];
 
-/// Compiles SQLite, because `rusqlite` links none in this workspace (see the workspace's Cargo.toml).
+/// Compiles SQLite, because `rusqlite` links no SQLite in this workspace (see the workspace's Cargo.toml).
 #[cfg(all(feature = "peers", not(feature = "sql")))]
 fn compile_sqlite() {
     let source = source::find(libsqlite3_sys::SQLITE_VERSION_NUMBER).unwrap_or_else(|sentence| panic!("{sentence}"));

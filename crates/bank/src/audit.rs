@@ -1,9 +1,9 @@
 //! The audit of a bank: reads every record, and compares the balances with the history.
 //!
 //! TPC-B's consistency conditions: the balances of all accounts, of all tellers, of all branches, and all amounts in
-//! the history have the same sum. The audit checks more. Each balance is the sum of the amounts that the history has
-//! for this record, no transfer is in the history twice, no record is damaged, and the history has one record for each
-//! acknowledged transaction.
+//! the history have the same sum. The audit checks more. The balance of each record is the sum of the amounts that the
+//! history has for this record, no transfer is in the history twice, no record is damaged, and the history has one
+//! record for each acknowledged transaction.
 
 use crate::tpcb::{balance_of, is_intact, Scale, Table, Transfer, SEQUENCE_BITS};
 

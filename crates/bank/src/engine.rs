@@ -21,12 +21,12 @@ pub enum Durability {
     Sync,
     /// The death of the process; the commit is on disk soon afterwards.
     Relaxed,
-    /// The events that the shared memory survives, the death of the process at least; the commit is on disk soon
+    /// The events that the shared memory survives: at least the death of the process. The commit is on disk soon
     /// afterwards. Only libtp has this durability.
     Rio,
 }
 
-/// What one lock covers, for an engine that offers the choice.
+/// The unit that one lock covers, for engines with more than one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {

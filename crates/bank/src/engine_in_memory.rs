@@ -87,7 +87,7 @@ impl InMemory {
     /// Falsifies one balance, for tests of the audit.
     ///
     /// # Panics
-    /// If there is no such balance.
+    /// If the bank has no record `id` in `table`.
     pub fn spoil(&self, table: Table, id: u32, amount: i64) {
         let mut bank = self.bank();
         let record = place(table).and_then(|at| bank.tables[at].get_mut(id)).expect("the bank has the balance");

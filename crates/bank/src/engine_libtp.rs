@@ -1,9 +1,8 @@
 //! The bank in libtp, through its public interface only: accounts, tellers and branches in B-trees, the history in a
 //! recno database.
 //!
-//! A transfer changes a balance by one call, `add`, which takes the exclusive lock before it reads the balance. So a
-//! transfer never upgrades a lock, unless [`Libtp::reading_first`] asks for that. Keys are ids of four big-endian
-//! bytes.
+//! A transfer changes a balance by one call, `add`, which takes the exclusive lock before it reads the balance. So
+//! transfers upgrade locks only in a bank with [`Libtp::reading_first`]. Keys are ids of four big-endian bytes.
 
 use std::path::Path;
 
@@ -95,7 +94,7 @@ impl Libtp {
     }
 
     /// Makes transfers read each balance under a shared lock and then upgrade the lock to an exclusive lock, as the
-    /// paper's programs did. Two transfers that have read the same balance deadlock.
+    /// paper's programs did. Two transfers deadlock if both have read the same balance.
     #[must_use]
     pub fn reading_first(mut self, reads_first: bool) -> Libtp {
         self.reads_first = reads_first;
@@ -110,8 +109,9 @@ impl Libtp {
         self
     }
 
-    /// Makes one of `transfers` transfers, chosen by its account, take its locks in reverse order; zero: no transfer.
-    /// Transfers cannot deadlock while all of them take their locks in the same order.
+    /// Makes one in `transfers` transfers take its locks in reverse order; zero: no transfer. The account of a transfer
+    /// determines whether its order is reversed. Transfers cannot deadlock while all of them take their locks in the
+    /// same order.
     #[must_use]
     pub fn reversing_one_in(mut self, transfers: u32) -> Libtp {
         self.reversed_one_in = transfers;
@@ -257,7 +257,7 @@ impl Session for LibtpSession<'_> {
         }
         let txn = self.bank.env.begin_with(self.durability).map_err(Error::engine(NAME, "beginning to read"))?;
         match read(self.bank, &txn, transfer) {
-            Ok(balance) => ended(txn.commit(), balance, "ending a transaction that read"),
+            Ok(balance) => ended(txn.commit(), balance, "ending a read-only transaction"),
             Err(Trouble::Missing(table)) => Err(missing(table, transfer)),
             Err(Trouble::Refused(error)) => aborted(txn, error, "reading three records"),
         }

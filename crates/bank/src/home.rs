@@ -42,7 +42,7 @@ impl BankDirectory {
         Ok(BankDirectory { path, removed_at_end: true })
     }
 
-    /// Makes the drop of this value remove the directory, also after a failure of the run.
+    /// Lets the directory be removed when this value is dropped, also after a failure of the run.
     pub fn removed_at_end(mut self) -> BankDirectory {
         self.removed_at_end = true;
         self
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_directories_are_new_and_removed_only_if_asked() {
+    fn fresh_directories_are_new_and_are_removed_only_if_the_caller_asks() {
         let name = format!("libtp-fresh-test-{}", std::process::id());
         let kept = BankDirectory::open(None, &name).unwrap();
         let removed = BankDirectory::open(None, &name).unwrap().removed_at_end();

@@ -6,7 +6,7 @@
 //! record sizes, so the sizes are TPC-B's: 100 bytes, and 50 bytes for a history record.
 //!
 //! Invariants
-//! 1. One seed and one client number give the same transfers for ever, whatever the engine.
+//! 1. One seed and one client number always give the same transfers, on every engine.
 //! 2. No two transfers of a run have the same id: it is `client << 40 | sequence`.
 
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The least time of a durable commit: a write of 512 bytes and fdatasync, on a preallocated file.
 //!
 //! The speed of a shared disk changes by up to a factor of ten in an hour. So an engine's figure can be compared only
-//! with a figure of this loop from the same minute. The slices of both alternate.
+//! with a figure of this loop from the same minute. Slices of the engine's work alternate with slices of this loop.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// Bytes of one write: about the length of the log records of a TPC-B transaction.
 pub const WRITE_BYTES: usize = 512;
-/// Length of the preallocated file. At the file's end the loop continues at its beginning.
+/// Length of the preallocated file. After the last bytes of the file, the loop continues with the first.
 const FILE_BYTES: u64 = 16 << 20;
 
 /// The file of the loop of writes and syncs. Dropping the value removes the file.
@@ -83,7 +83,7 @@ impl BareDisk {
 
 impl Drop for BareDisk {
     fn drop(&mut self) {
-        // A failure does no harm: the next value of this process overwrites the file.
+        // A failure does no harm: the next `BareDisk` of this process overwrites the file.
         std::fs::remove_file(&self.path).ok();
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_for_a_missing_directory_names_it() {
+    fn the_error_for_a_missing_directory_names_the_directory() {
         let error = BareDisk::create(Path::new("/nowhere/at/all")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
     }

@@ -225,7 +225,7 @@ int bank_walk_open(struct bank *bank, int which, DBC **cursor)
 	return bank->table[which]->cursor(bank->table[which], NULL, cursor, 0);
 }
 
-/* Reads the next record, at most its first RECORD_BYTES bytes. Returns BDB_END after the last record. */
+/* Reads the next record, which may have RECORD_BYTES bytes at most. Returns BDB_END after the last record. */
 int bank_walk_next(DBC *cursor, int which, uint64_t *id, uint8_t *record, uint32_t *size)
 {
 	DBT key, data;
@@ -256,7 +256,7 @@ int bank_checkpoint(struct bank *bank)
 	return bank->env->txn_checkpoint(bank->env, 0, 0, 0);
 }
 
-/* Stores the number of bytes written to the log since the environment was made in `bytes`. */
+/* Stores in `bytes` the number of bytes that were written to the log since the environment was made. */
 int bank_log_bytes(struct bank *bank, uint64_t *bytes)
 {
 	DB_LOG_STAT *stat;

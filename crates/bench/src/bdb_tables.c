@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define PAGE_BYTES 4096
-/* Longest key to search for or to return. */
+/* Length of the longest key that a reader searches for or returns. */
 #define KEY_MAX 64
 /* Berkeley DB demands that the length of the buffer is a multiple of four bytes for a put of many pairs, and of 1024 bytes for a read. */
 #define BUFFER_BYTES (1u << 20)

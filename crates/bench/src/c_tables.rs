@@ -1,7 +1,7 @@
-//! One interface to sorted tables in Berkeley DB and RocksDB, whose functions are called through C. Plain records and
-//! OO1 use it.
+//! One interface to sorted tables in Berkeley DB and RocksDB, whose functions are called through C.
 //!
-//! `peers/bdb.rs` and `peers/rocksdb.rs` implement the interface. The modules `rows` and `parts` use it.
+//! `peers/bdb.rs` and `peers/rocksdb.rs` implement the interface. The modules `rows` (plain records) and `parts` (OO1)
+//! use it.
 #![allow(unsafe_code)] // Reads bytes that C functions return.
 
 mod parts;

@@ -18,8 +18,8 @@ use crate::rows::{self, Contender as RowsContender};
 /// Opens an engine's bank, and creates it if the directory is empty; [`Engine::load`] loads it.
 ///
 /// # Errors
-/// `Settings` if the build does not have the engine, if `sharing` asks for several processes and the engine serves only
-/// one, or for durability Rio; otherwise the engine's error.
+/// `Settings` if the build does not have the engine, if the durability is Rio, or if several processes will share the
+/// bank and the engine cannot be shared; otherwise the engine's error.
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
     let OpenSettings { durability, sharing, .. } = *settings;
     if durability == Durability::Rio {
@@ -94,7 +94,7 @@ pub fn parts() -> Vec<(&'static str, OpenParts)> {
     ]
 }
 
-/// Refuses an engine that serves only one process.
+/// Refuses an engine whose clients must be threads of one process.
 fn check_shared(kind: EngineKind) -> Result<()> {
     match kind {
         EngineKind::Sqlite | EngineKind::Lmdb | EngineKind::Redb | EngineKind::Bdb => Ok(()),

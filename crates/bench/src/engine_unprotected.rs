@@ -4,7 +4,7 @@
 //! pages are, or written once and not synced. FLOCK holds a flock(2) on a file during each transaction, and nothing is
 //! durable. FSYNC has no locks and syncs four files at each commit. In the paper, the four files are the bank's. Here
 //! the page cache would write each page of the bank's files twice. So FSYNC writes a page into each of four other
-//! files, and syncs them. This is the least cost of writing the changed pages.
+//! files, and syncs them. No engine can write the changed pages at a lower cost.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -20,14 +20,14 @@ use crate::tpcb::{Scale, Table, Transfer};
 
 /// Bytes of a page.
 const PAGE: usize = 8192;
-/// Number of pages of a synced file. At the file's end the writes continue at its beginning.
+/// Number of pages of a synced file. After the last page, the writes continue with the first page.
 const PAGES: u64 = 1024;
 const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-history"];
 
-/// The replacement of the protection by locks and log.
+/// The protection that a bank has instead of locks and log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Substitute {
-    /// NOTP: no replacement.
+    /// NOTP: no protection.
     Nothing,
     /// NOTP whose pages are written once and not synced.
     NothingAtAll,
@@ -47,7 +47,7 @@ pub struct Unprotected {
 }
 
 impl Substitute {
-    /// All replacements.
+    /// All values.
     pub const ALL: [Substitute; 4] =
         [Substitute::Nothing, Substitute::NothingAtAll, Substitute::Flock, Substitute::Fsync];
 

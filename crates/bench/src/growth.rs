@@ -137,8 +137,8 @@ struct Study<'g> {
 ///
 /// # Errors
 /// `Settings` if no figure has a chosen name, or a number of records is too small; `File` if the report cannot be
-/// written; otherwise the library's error. It is no error if there is no room for a database: its points have the
-/// reason.
+/// written; otherwise the library's error. It is no error if there is no room for a database: the points of this
+/// database have the reason.
 pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Growth> {
     let parts = wanted(&PARTS, &settings.only)?;
     if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::engine::Durability;
 use crate::error::{Error, Result};
 
-/// The peer of recoverable memory, which has no bank.
+/// The name of libpmemobj, the peer of recoverable memory. It has no bank.
 pub(crate) const PMEMOBJ: &str = "pmemobj";
 
 /// An engine that this crate opens, other than libtp.

@@ -118,13 +118,13 @@ pub struct MemorySettings {
     pub memory: PathBuf,
     /// The directory of RVM's log and database.
     pub directory: PathBuf,
-    /// The length of RVM's log, in bytes. The bare writes that are compared with it use a file of the same length.
+    /// The length of RVM's log, in bytes. The bare writes that are compared with RVM use a file of the same length.
     pub log_bytes: u64,
     /// Whether Vista writes its stores back from the processor's cache, as for memory that outlives the cache.
     pub write_back: bool,
     /// Number of threads, each with an undo log and a database. The run compares one thread with all threads.
     pub threads: u32,
-    /// Whether each transaction locks stripes of the segment. Otherwise each thread keeps a part of it.
+    /// Whether each transaction locks stripes of the segment. Otherwise each thread owns a part of the segment.
     pub is_striped: bool,
     /// Whether one thread also measures, for half of the time, how long each transaction takes until it is safe.
     pub times_responses: bool,
@@ -178,7 +178,8 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     let file = OwnFile::new(&settings.memory, "bare");
     let mut bare = Segment::open(&file.0, W::BYTES).map_err(failed("making the memory"))?;
     let mut txn = bare.begin();
-    // The bare memory is of the same kind: a segment in one transaction that declares all of it and never ends.
+    // The bare memory is a segment, too, so that both memories are of the same kind. One transaction declares the whole
+    // segment and never ends.
     let flat = txn.set_range(0, size(W::BYTES)).map_err(failed("making the memory"))?;
     work.load(flat);
     let mut bare = Bare(flat);

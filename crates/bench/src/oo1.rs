@@ -83,8 +83,8 @@ pub trait Client {
     /// The engine's error; `Engine` if a part does not exist.
     fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(VisitedPart)) -> Result<()>;
 
-    /// Reads all parts within [`HOPS`] connections of `root` in one transaction. Reads a part as often as a path leads
-    /// to it.
+    /// Reads all parts within [`HOPS`] connections of `root` in one transaction. Reads a part once for each path that
+    /// leads to the part.
     ///
     /// # Errors
     /// The engine's error; `Engine` if a part does not exist.

@@ -383,8 +383,8 @@ impl Paper<'_> {
         names.map(|name| (name.to_owned(), Contender::of(name, durability))).collect()
     }
 
-    /// Adds a goal: libtp's figure at a place, as a multiple of the figure of the best other series there. The series
-    /// in `without` are left out.
+    /// Adds a goal: libtp's value at a place, as a multiple of the value of the best other series at this place. The
+    /// series in `without` are left out.
     fn goal_beside_best(&mut self, what: &str, figure: &Figure, x: f64, without: &[&str], wanted: f64) {
         let place = Place::Number(x);
         let best = figure.best_but(&[&["libtp"], without].concat(), &place);

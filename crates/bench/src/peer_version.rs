@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn every_peer_that_is_built_in_has_a_version() {
         for kind in EngineKind::ALL {
-            // The maps have no version. PostgreSQL may be missing on this machine, whatever this build has.
+            // The maps have no version. PostgreSQL may be missing on this machine, even if this build can use it.
             let has_none = matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap | EngineKind::Postgres);
             let version = peer_version(kind);
             if kind.is_built_in() && !has_none {

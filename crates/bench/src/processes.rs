@@ -11,8 +11,8 @@
 //! child    {"report":{..}}  or  {"error":".."}
 //! ```
 //!
-//! When the parent has the report, or gives up the run, it closes the child's standard input, and the child ends
-//! cleanly, also during the run. If the parent dies, the system closes the pipe.
+//! When the parent has the report, or gives up the run, it closes the child's standard input. Then the child ends
+//! cleanly, even in the middle of the run. If the parent dies, the system closes the pipe.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -170,14 +170,15 @@ pub fn serve_client(
     })
 }
 
-/// Waits until the parent closes the pipe, because it has the report or gives up the run. Then stops the client.
+/// Waits until the parent closes the pipe, and then stops the client. The parent closes the pipe when it has the report
+/// or gives up the run.
 fn stop_when_closed(orders: &mut (dyn BufRead + Send), stop: &AtomicBool) {
     while hear::<Order>(orders).is_ok() {}
     // Relaxed is enough: the flag publishes no other data.
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Reports the client's progress until the client ends. Stops the client if the parent no longer reads messages.
+/// Reports the client's progress until the client ends. Stops the client if the parent has closed its end of the pipe.
 fn tell_progress(
     ended: &mpsc::Receiver<()>,
     tell: &(impl Fn(&Answer) -> Result<()> + ?Sized),

@@ -1,9 +1,9 @@
 //! The distance of two processors: the time in which a cache line moves from one to the other.
 //!
-//! The host of a virtual machine may run its processors now on neighbouring cores, now on distant cores. So a cache
-//! line may take thirty nanoseconds in one minute and two hundred in the next, and programs that share memory are twice
-//! as fast in the first minute as in the second. Measurements with several processes are compared only with
-//! measurements at a similar distance.
+//! The host of a virtual machine may run its processors sometimes on neighbouring cores and sometimes on distant cores.
+//! So a cache line may take thirty nanoseconds in one minute and two hundred in the next, and programs that share
+//! memory are twice as fast in the first minute as in the second. Measurements with several processes are compared only
+//! with measurements at a similar distance.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -58,7 +58,7 @@ pub(crate) fn at_one_distance<T>(mut work: impl FnMut() -> Result<T>) -> Result<
 fn pass_on(line: &AtomicU32, remainder: u32) {
     for way in (remainder..WAYS).step_by(2) {
         let mut looks = 0_u32;
-        // Acquire here and release below, as when one thread passes data to another.
+        // This load acquires and the store below releases, because programs that share memory pass data in this way.
         while line.load(Ordering::Acquire) != way {
             looks += 1;
             if looks % 1000 == 0 {

@@ -56,9 +56,9 @@ pub struct ClientReport {
     pub committed_outside: u64,
     /// Number of transactions acknowledged in the window.
     pub committed: u64,
-    /// Number of aborts by deadlocks, of transfers that ended in the window.
+    /// Number of aborts by deadlocks in transfers that ended in the window.
     pub aborts: u64,
-    /// Nanoseconds of the window until the client ended.
+    /// Nanoseconds from the beginning of the window until the client or the window ended.
     pub elapsed_ns: u64,
     /// Times from a transfer's first attempt to its acknowledgement.
     pub latency: Histogram,
@@ -134,7 +134,7 @@ pub struct Report {
     pub accounts: u32,
     /// Number of the bank's branches, the hot records.
     pub branches: u32,
-    /// Transactions per second, by elapsed time as in the paper.
+    /// Transactions per second of elapsed time, as in the paper.
     pub tps: u64,
     /// Median latency, in microseconds.
     pub p50_us: f64,
@@ -203,7 +203,7 @@ impl Report {
     }
 }
 
-/// Returns `count` per thousand of `of`, rounded to three decimals.
+/// Returns 1,000 times `count` divided by `of`, rounded to three decimals.
 pub(crate) fn per_thousand(count: u64, of: u64) -> f64 {
     (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
 }

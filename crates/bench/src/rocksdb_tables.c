@@ -165,7 +165,7 @@ static int pair_at(rocksdb_iterator_t *at, struct pair *pair, char **why)
 	return 0;
 }
 
-/* Finds the first pair of a table whose key is this key or a later key. Returns ROCKS_END if the table has no such pair. */
+/* Finds the first pair of a table whose key is `key` or a later key. Returns ROCKS_END if the table has no such pair. */
 int rocks_reader_first(struct rocks_reader *reader, int table, const void *key, size_t key_bytes, struct pair *pair, char **why)
 {
 	struct rocks_tables *tables = reader->tables;

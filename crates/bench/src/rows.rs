@@ -2,7 +2,7 @@
 //! all records in order.
 //!
 //! A record has 100 bytes: a key of 16 decimal digits and a value. Each step that fills a database begins with an empty
-//! directory. While it fills the database, an engine need not be durable, but at the end of the step everything must be
+//! directory. An engine need not be durable while it fills the database, but at the end of the step everything must be
 //! on disk. Then the bytes of all files that have records are measured; logs are not included.
 
 mod libtp;
@@ -130,7 +130,7 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
             match (holds_no_records(&entry.file_name().to_string_lossy()), about.is_dir()) {
                 (true, _) => {}
                 (false, true) => left.push(entry.path()),
-                // The allocated blocks, not the length: LMDB's file is as long as its map may become.
+                // The length is of no use: the length of LMDB's file is the largest size that its map may have.
                 (false, false) => bytes += about.blocks() * BLOCK_BYTES,
             }
         }

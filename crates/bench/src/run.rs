@@ -28,9 +28,9 @@ use libtp_console::numbers::{nanos, per_second};
 
 /// Time between two reports of progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// Interval in which a client that has sent all its transfers checks whether the run is over.
+/// Pause of a client that has sent all its transfers, before it checks again whether the run is over.
 const REST: Duration = Duration::from_millis(1);
-/// Number of retries of a transfer after which its client yields the processor before each further retry.
+/// After this number of retries of a transfer, the client yields the processor before each further retry.
 const RETRIES_BEFORE_YIELD: u32 = 2;
 
 /// The progress of a run.
@@ -186,7 +186,7 @@ impl Client<'_> {
         })
     }
 
-    /// Sends one transfer until it commits. Returns false if it was aborted and the time is up.
+    /// Sends one transfer until it commits. Returns false if the transfer was aborted and the time is up.
     #[inline]
     fn send(&self, session: &mut dyn Session, transfer: &Transfer, end_ns: u64, aborts: &mut u64) -> Result<bool> {
         let mut attempts = 0;
@@ -211,7 +211,7 @@ impl Client<'_> {
 /// The gate at which each thread waits until all threads have their session.
 #[derive(Default)]
 struct Gate {
-    /// `None` until the gate opens. Then the window, or `Some(None)` if the run is called off.
+    /// `None` until the gate opens. Then the value has the window, or is `Some(None)` if the run was called off.
     open: Mutex<Option<Option<Window>>>,
     changed: Condvar,
 }

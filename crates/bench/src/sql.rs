@@ -1,4 +1,5 @@
-//! SQL of several processes: SQLite on an environment, compared with SQLite on a file. Their measurements alternate.
+//! Measures SQL: SQLite on an environment is compared with SQLite on a file. The measurements of these two sides
+//! alternate.
 //!
 //! Both sides use the same build of SQLite, with the same options and the same statements. A database whose name ends
 //! in `.tp` is an environment. A database with another name is a file in WAL mode, which SQLite's own code reads and

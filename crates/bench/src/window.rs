@@ -1,9 +1,9 @@
 //! The window of a run: the interval of time in which the transactions of all clients count.
 //!
-//! A rate of several clients is their work in one common interval. If each client measured its own time, the sum would
-//! include work that a client did before another client began or after another client ended. The engine does not reach
-//! such a rate with all clients. So the driver sets one window for all clients, threads or processes, by the clock that
-//! all processes of a machine share. A client that begins late has fewer transactions in the window.
+//! The rate of several clients is their work in one common interval. If each client measured its own time, the sum
+//! would include work that a client did before another client began or after another client ended. An engine never
+//! reaches that sum while all clients work. So the driver sets one window for all clients, threads or processes, by the
+//! clock that all processes of a machine share. A client that begins late has fewer transactions in the window.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Window {
         Window { from_ns, to_ns: from_ns.saturating_add(nanos(measured)) }
     }
 
-    /// Returns whether a transaction that ended at that time counts.
+    /// Returns whether a transaction that ended at `then_ns` counts.
     #[inline]
     pub fn contains(&self, then_ns: u64) -> bool {
         (self.from_ns..self.to_ns).contains(&then_ns)

@@ -29,7 +29,7 @@ fn a_report_a_picture_and_all_samples_are_written_and_the_databases_are_removed(
     assert!(picture.contains("By records") && picture.contains("scan of 100"), "{picture}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let samples = raw.lines().filter(|line| line.contains("\"round\"")).count();
-    // In each of three rounds and for each of two sizes: five operations, and three kinds of work without the library.
+    // There are three rounds and two sizes. Each size has five operations and three kinds of work without the library.
     assert_eq!(samples, 3 * 2 * 8, "{raw}");
 }
 

@@ -19,7 +19,7 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// Runs a benchmark shortly, with JSON. The first of `words` is the benchmark.
+/// Runs a benchmark for a short time, with JSON. The first of `words` is the benchmark.
 fn bench(words: &[&str], memory: &Path, disk: &Path) -> Said {
     let mut command = command();
     command.args(words).args(["--seconds", "0.05", "--json", "--memory"]).arg(memory).env("TMPDIR", disk);
@@ -35,7 +35,7 @@ fn each_benchmark_has_all_documented_fields_and_leaves_no_files() {
     let (memory, disk) = places();
     let engines = [(None, "vista"), (Some("rvm"), "rvm"), (Some("rvm-rio"), "rvm-rio"), (Some("none"), "none")];
     for workload in ["synthetic", "swap", "debit-credit", "order-entry"] {
-        // Each benchmark runs on at least one engine, and each engine in at least one benchmark.
+        // Each benchmark runs on at least one engine, and each engine runs at least one benchmark.
         for (asked, engine) in engines.into_iter().filter(|(_, engine)| *engine == "vista" || workload == "synthetic") {
             let words = asked.map_or(vec![workload], |asked| vec![workload, "--engine", asked]);
             let message = bench(&words, memory.path(), disk.path());
@@ -62,7 +62,7 @@ fn each_benchmark_has_all_documented_fields_and_leaves_no_files() {
 }
 
 #[test]
-fn any_number_of_bytes_up_to_the_papers_longest_can_be_changed() {
+fn any_number_of_bytes_up_to_the_papers_maximum_can_be_changed() {
     let (memory, disk) = places();
     for bytes in ["1", "100", "1000000", "1048576"] {
         let result = bench(&["synthetic", "--bytes", bytes], memory.path(), disk.path()).result();

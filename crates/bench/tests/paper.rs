@@ -56,7 +56,7 @@ fn every_figure_of_the_libtp_paper_is_measured_without_peers() {
 }
 
 /// Databases of the paper's size take most of a minute, so `cargo xtask test` measures them every third day, and
-/// `--deep` each time.
+/// `cargo xtask test --deep` measures them each time.
 #[test]
 fn every_figure_of_the_vista_paper_is_measured_without_peers() {
     let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
@@ -85,7 +85,7 @@ fn all_are_measured(only: &str, all: &str) -> String {
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let banks = raw.matches("\"audited\":").count();
     assert_eq!(banks, raw.matches("\"verdict\":\"ok\"").count(), "{raw}");
-    // A run of recoverable memory has no banks: each sample has an audit.
+    // A run of recoverable memory has no bank, but each of its samples has an audit.
     assert!(banks > 0 || raw.contains("\"audit\":\"ok\""), "{raw}");
     raw
 }
@@ -177,7 +177,7 @@ fn the_error_for_peers_that_are_not_built_in_names_the_command_that_builds_them(
 
 #[cfg(feature = "peers")]
 #[test]
-fn every_peer_has_a_row_in_every_figure_with_its_values_or_the_reason_why_it_was_not_measured() {
+fn every_figure_has_a_row_for_each_peer_with_values_or_the_reason_for_missing_values() {
     let (asked, peers) = everybody();
     let (message, out) = paper("peers,libtp-order", asked);
     message.text();
@@ -206,7 +206,7 @@ fn every_peer_has_a_row_in_every_figure_with_its_values_or_the_reason_why_it_was
     }
 }
 
-/// Measures figure 5. Returns the report, and from raw.jsonl the rate of each bar in percent of the rate in user space.
+/// Measures figure 5. Returns the report and, from raw.jsonl, each bar's rate in percent of the rate in user space.
 fn figure_5(variables: &[(&str, &Path)]) -> (String, Vec<Option<f64>>) {
     let (message, out) = paper_with("libtp-5", "none", variables);
     message.text();
@@ -235,7 +235,7 @@ exec "$TP" "$1" "$2" "$(printf '%s' "$3" | sed 's/"calls_kernel":true/"calls_ker
 
 #[cfg(not(feature = "kernel-latches"))]
 #[test]
-fn latches_call_the_kernel_in_the_named_build_and_without_a_named_build_the_report_has_the_reason() {
+fn latches_that_call_the_kernel_are_measured_in_the_named_build_or_reported_as_missing() {
     use std::os::unix::fs::PermissionsExt;
 
     let (report, left) = figure_5(&[]);

@@ -93,7 +93,7 @@ fn clients_read_the_balances_that_were_written_and_read_only_runs_write_nothing(
     }
 }
 
-/// PostgreSQL has a separate test, because it may not be installed, and because its log grows also by reads.
+/// PostgreSQL has a separate test, because it may not be installed, and because reads also make its log grow.
 #[cfg(feature = "peers-all")]
 #[test]
 fn the_audit_accepts_a_bank_in_postgresql_also_after_the_server_was_stopped_and_started() {

@@ -1,4 +1,4 @@
-//! Tests that `tp bench sql` measures both sides, and that their audits agree.
+//! A test of `tp bench sql`: both sides (an environment and a file) are measured, and their audits find no fault.
 #![cfg(feature = "sql")]
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 

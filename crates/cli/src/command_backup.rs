@@ -1,4 +1,4 @@
-//! `tp backup`: copies an environment in use, or adds to such a copy the log written since.
+//! `tp backup`: copies an environment in use, or adds the log since the last backup to an existing backup.
 
 use std::path::PathBuf;
 

@@ -18,11 +18,11 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ShellName {
-    /// For ~/.local/share/bash-completion/completions/tp, or: source <(tp completions bash).
+    /// Save the script as ~/.local/share/bash-completion/completions/tp, or run: source <(tp completions bash).
     Bash,
-    /// For a file _tp in a directory of $fpath, or: source <(tp completions zsh).
+    /// Save the script as a file _tp in a directory of $fpath, or run: source <(tp completions zsh).
     Zsh,
-    /// For ~/.config/fish/completions/tp.fish, or: tp completions fish | source.
+    /// Save the script as ~/.config/fish/completions/tp.fish, or run: tp completions fish | source.
     Fish,
 }
 

@@ -25,7 +25,7 @@ use crate::spelling::grouped;
 
 /// Loads the dump. Makes the environment and the database if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    // This fails before the dump is read if no environment is named.
+    // If no environment is named, this call fails, and the dump is not read.
     arguments.at.environment.directory()?;
     let mut source = Source::open(arguments)?;
     let checked = source.check()?;

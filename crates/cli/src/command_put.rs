@@ -35,7 +35,7 @@ pub struct Arguments {
 /// Writes the record. Makes the environment and the database if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));
-    // This fails before standard input is read if no environment is named.
+    // If no environment is named, this call fails, and standard input is not read.
     arguments.at.environment.directory()?;
     let value = match &arguments.value {
         Some(word) => spelling.read(word)?,

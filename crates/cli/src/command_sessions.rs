@@ -128,7 +128,7 @@ impl fmt::Display for Session {
                 f.write_str(", shared")?;
             }
             if let Some(millis) = held.wanted_ms {
-                write!(f, ", which others have waited for {millis} ms")?;
+                write!(f, ", for which others have waited {millis} ms")?;
             }
         }
         for role in &self.roles {
@@ -187,8 +187,8 @@ fn door(process: OpeningProcess) -> String {
     format!("process {} is opening the environment, closing it or rebuilding its shared memory{state}", process.pid)
 }
 
-/// Returns the stopped processes that make other processes wait: because they hold a latch, a task, a transaction or
-/// the door.
+/// Returns the stopped processes for which other processes may wait. Such a process has a latch, a task, a transaction
+/// or the door.
 pub fn stopped_at_work(sessions: &[SessionState], opening_process: Option<OpeningProcess>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
         session.process_state == ProcessState::Stopped
@@ -255,8 +255,8 @@ mod tests {
             wanted: Some("X".to_string()),
             waits_ms: Some(12),
         };
-        let text = "session 7  process 9  stopped  txn 3 running  holds the latch of page 2 of stock, shared, which \
-                    others have waited for 30 ms  writes the log  in the change of log record 80  waits for X on record 5 of stock, 12 ms";
+        let text = "session 7  process 9  stopped  txn 3 running  holds the latch of page 2 of stock, shared, for \
+                    which others have waited 30 ms  writes the log  in the change of log record 80  waits for X on record 5 of stock, 12 ms";
         assert_eq!(printed.to_string(), text);
         let names = LockNames::none();
         assert_eq!(shown(&session(9, ProcessState::Alive), &names).to_string(), "session 7  process 9  alive  idle");

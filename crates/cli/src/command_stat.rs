@@ -15,7 +15,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
 }
 
-/// Prints how the environment was opened and the library's own figures.
+/// Prints the way in which the environment was opened, and the library's figures.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let mut object = Map::new();

@@ -1,8 +1,8 @@
 //! `tp top`: live figures of an environment in use: throughput, log, cache, sessions, waits, snapshots.
 //!
 //! The command reads the shared memory as `tp sessions` does: it has no session, takes no latch and changes nothing.
-//! Only while a session waits for a lock, the command also reads the lock table, as `tp locks` does. Another thread
-//! reads the table, and the command waits at most half a second for that thread.
+//! While a session waits for a lock, a separate thread also reads the lock table, as `tp locks` does. That thread has a
+//! session and takes latches, so the command waits at most half a second for the thread.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -34,7 +34,8 @@ pub struct Arguments {
     once: bool,
 }
 
-/// Shows the environment until the user presses `q`. Or prints one frame, or with `--json` an object for each interval.
+/// Shows frames until the user presses `q`. With `--once`, or if standard output is no terminal, prints one frame. With
+/// `--json`, prints an object for each interval.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let directory = arguments.environment.directory()?;
     let mut watcher = Watcher::new(directory.clone());

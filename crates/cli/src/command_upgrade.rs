@@ -1,4 +1,5 @@
-//! `tp upgrade`: shows the versions of an environment's files, and the remedy for versions that are not read.
+//! `tp upgrade`: shows the versions of an environment's files, and the remedy for versions that this build does not
+//! read.
 
 use clap::Args;
 use serde_json::json;

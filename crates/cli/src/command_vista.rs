@@ -20,7 +20,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Map a segment, which undoes its unfinished transactions, and check its undo log and its heap.
+    /// Map a segment, and check its undo log and its heap. The mapping undoes unfinished transactions of the segment.
     Verify {
         /// The segment's file.
         file: PathBuf,

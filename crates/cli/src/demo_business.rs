@@ -136,11 +136,12 @@ impl Running {
     }
 }
 
-/// Draws the next process to kill.
+/// Chooses the next process to kill, at random.
 struct Victims(Transfers);
 
 impl Victims {
-    /// Draws the places of processes as transfers draw accounts, with a client number that no process has.
+    /// Chooses the place of a process as a transfer chooses an account, from the random numbers of a client number that
+    /// no process has.
     fn new(plan: &Plan<'_>) -> Victims {
         let places = u32::try_from(plan.processes).expect("there are few processes");
         Victims(Transfers::new(Scale::with_branches(places, 1), plan.seed, u32::MAX >> 8))

@@ -74,7 +74,7 @@ impl Workers {
         Ok(crew)
     }
 
-    /// Starts the process of one place, with a new client number.
+    /// Starts a process for the place `place` among the processes, with a new client number.
     fn begin(&mut self, place: usize) -> Result<Worker> {
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = self.next_client;
@@ -92,7 +92,8 @@ impl Workers {
 
     /// Waits at most `patience` for acknowledgements and passes them to `each`.
     ///
-    /// If a process ended without a kill, has acknowledged nothing for too long, or has a pipe that cannot be read.
+    /// Fails if a process ended without a kill, has acknowledged nothing for too long, or has a pipe that cannot be
+    /// read.
     pub fn hear(&mut self, patience: Duration, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
         match self.news.recv_timeout(patience) {
             Ok((client, news)) => self.take_in(client, news, each),
@@ -130,7 +131,7 @@ impl Workers {
         )))
     }
 
-    /// Kills the process at one place, as `kill -9` does, and starts another process in that place.
+    /// Kills the process at the place `place`, as `kill -9` does, and starts another process in that place.
     pub fn replace(&mut self, place: usize) -> Result<Killed> {
         let worker = &mut self.workers[place];
         let (victim, at) = (worker.client, clock::now_nanos());
@@ -179,7 +180,7 @@ fn kill(worker: &mut Worker) -> Result<()> {
 /// Returns the failure of a process that ended without a kill. The process has written its reason to standard error.
 fn ended(child: &mut Child) -> Failure {
     let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-    Failure::Failed(format!("process {} should work until it is killed, and ended without a kill ({how})", child.id()))
+    Failure::Failed(format!("process {} should work until it is killed, but ended without a kill ({how})", child.id()))
 }
 
 /// Passes on the acknowledgements of one process, until the process is gone.

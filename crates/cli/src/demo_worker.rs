@@ -33,7 +33,7 @@ pub struct Arguments {
     /// The client's number, which no client had before.
     #[arg(long)]
     pub client: u32,
-    /// Durability of its commits.
+    /// Durability of the process's commits.
     #[arg(long)]
     pub durability: Durability,
 }

@@ -144,7 +144,7 @@ impl<R: BufRead> Reader<R> {
         if self.header.kind != DumpType::Pages || [0, whole].contains(&bytes.len()) {
             return Ok(());
         }
-        let what = format!("a page has {whole} bytes, or no byte if it is zeros, and this page has {}", bytes.len());
+        let what = format!("a page has {whole} bytes, or no byte if all bytes are zero; this page has {}", bytes.len());
         Err(self.wrong(what))
     }
 
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(keys, vec![b"".to_vec(), b"\n \\".to_vec(), vec![0, 128, 255]]);
     }
 
-    /// The name of an order may have any characters: none of them ends its header line.
+    /// The name of an order may contain any character: no character in the name ends the header line.
     #[test]
     fn the_name_of_an_order_reads_back() {
         for name in ["u64", "a\nHEADER=END", "\\ = \r", "größer"] {
@@ -303,7 +303,7 @@ mod tests {
             (format!("{ordered}libtp_order=\n"), "line 3: the name of an order"),
             (format!("{ordered}libtp_order=\\ff\n"), "line 3: the name of an order"),
             ("type=hash\nlibtp_order=u\nlibtp_keys=stored\nHEADER=END\n".to_string(), "no order"),
-            ("type=libtp_pages\nHEADER=END\n".to_string(), "line 2: its header does not give the size of the pages"),
+            ("type=libtp_pages\nHEADER=END\n".to_string(), "line 2: the header does not give the size of the pages"),
             ("type=libtp_pages\ndb_pagesize=512\nHEADER=END\n".to_string(), "db_pagesize"),
             ("type=libtp_pages\nkeys=0\ndb_pagesize=4096\nHEADER=END\n".to_string(), "no keys"),
             (format!("{pages} 31\n \n"), "line 4: page 0 is missing: the line should be its number, and is `1`"),

@@ -16,11 +16,11 @@ pub enum DumpType {
     Btree,
     /// Pairs in no order.
     Hash,
-    /// Values of one length by number.
+    /// Numbered values, all of one length.
     Recno,
-    /// Values of any length by number, with renumbering.
+    /// Numbered values of any length. Insertions and deletions renumber them.
     List,
-    /// Pages by number, whose contents belong to a program.
+    /// Numbered pages, whose contents belong to a program.
     Pages,
 }
 
@@ -186,7 +186,7 @@ impl HeaderLines {
             ("integerkey" | "reversekey", "1") => self.order = Some(BACKWARDS.to_string()),
             ("integerdup" | "reversedup", _) => {
                 return Err(format!(
-                    "with `{name}` LMDB sorts the values of a key by their last bytes first, and no database of libtp does. Remove the line from the dump to load the values sorted by their first bytes first"
+                    "with `{name}` LMDB compares the values of a key from their last byte to their first, and no database of libtp has that order. Remove the line from the dump to load the values in the order from their first byte to their last"
                 ));
             }
             (
@@ -197,7 +197,7 @@ impl HeaderLines {
             ) => {}
             _ => {
                 return Err(format!(
-                    "the header line `{name}` is unknown, and its setting would be lost. Remove the line from the dump to load it without the setting"
+                    "the header line `{name}` is unknown, and its setting would be lost. Remove the line from the dump to load the dump without the setting"
                 ));
             }
         }
@@ -223,7 +223,7 @@ impl HeaderLines {
         let kind = match record_bytes {
             None if self.is_queue => {
                 return Err(
-                    "its header does not give the length of the queue's records (re_len); give it with --record-bytes"
+                    "the header does not give the length of the queue's records (re_len); give it with --record-bytes"
                         .into(),
                 );
             }
@@ -239,7 +239,7 @@ impl HeaderLines {
         };
         if !matches!(kind, DumpType::Btree | DumpType::Hash) && duplicates != Duplicates::None {
             return Err(format!(
-                "its keys have several values (duplicates=1), and the keys of a {} database have one",
+                "the keys of the dump have several values (duplicates=1), and a key of a {} database has one value",
                 kind.name()
             ));
         }
@@ -269,16 +269,16 @@ impl Header {
         }
         if self.keys_as_stored && self.kind != DumpType::Btree {
             return Err(format!(
-                "its keys are in their stored form (libtp_keys=stored), and a {} database has no order of keys",
+                "the dump has keys in their stored form (libtp_keys=stored), and a {} database has no order of keys",
                 self.kind.name()
             ));
         }
         if self.keys_as_stored && self.order.is_none() {
-            return Err("its keys are in their stored form (libtp_keys=stored), and the header does not name the order (libtp_order)".into());
+            return Err("the dump has keys in their stored form (libtp_keys=stored), and the header does not name the order (libtp_order)".into());
         }
         if self.kind == DumpType::Pages && self.page_bytes.is_none() {
             return Err(
-                "its header does not give the size of the pages: 4, 8, 16, 32 or 64 KiB (db_pagesize, in bytes)".into(),
+                "the header does not give the size of the pages: 4, 8, 16, 32 or 64 KiB (db_pagesize, in bytes)".into(),
             );
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Reads a dump twice: to its end before anything is made or changed, and again for the load.
+//! Reads a dump twice: first completely, before anything is made or changed, and then for the load.
 //!
 //! Input that is not a file is first copied to a file near the environment. The copy has no name and is gone when this
 //! process ends.
@@ -103,10 +103,10 @@ impl Source {
         }
     }
 
-    /// Returns the error message for a gap between these two records, which a list cannot have.
+    /// Returns the error message for a gap between the numbers of two records. A list has no gaps.
     pub fn gap(&self, before: u64, number: u64) -> String {
         format!(
-            "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all records have one length"
+            "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump the records without their numbers (db_dump without -k), or give --record-bytes if all records have one length"
         )
     }
 
@@ -175,7 +175,7 @@ fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<Fil
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
     let failed = |what: &str| Failure::doing(format!("{what} {} for the data from {name}", path.display()));
-    // An earlier process with the same process id may have left such a file.
+    // An earlier process with the same process id may have left a file of this name.
     let _ = std::fs::remove_file(&path);
     // Only this user may read the copy: other users may not be allowed to read the dump.
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);

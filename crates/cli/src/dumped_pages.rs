@@ -72,7 +72,7 @@ pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u
     let (ours, theirs) = (file.page_bytes(), source.reader.header().bytes_of_a_page());
     if ours != theirs {
         return Err(refused(format!(
-            "a program can use {ours} bytes of its pages, and the pages of the dump have {theirs}"
+            "each page of the database has {ours} bytes for its program, and each page of the dump has {theirs}"
         )));
     }
     let txn = begin(env, &file, PageLock::Write)?;

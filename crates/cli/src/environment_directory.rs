@@ -69,7 +69,7 @@ pub fn directory_to_make(option: Option<&Path>) -> Result<PathBuf> {
     })
 }
 
-/// Returns the directory that the option or the variable names. An empty variable names none.
+/// Returns the directory that the option or the variable names. An empty variable names no directory.
 fn named(option: Option<&Path>) -> Option<PathBuf> {
     let variable = || std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     option.map(Path::to_path_buf).or_else(variable)

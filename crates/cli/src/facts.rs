@@ -32,8 +32,8 @@ pub fn write_line(output: &mut Output, object: &impl Serialize) -> Result<()> {
     }
 }
 
-/// Returns an object's facts by name. A fact of an inner object has both names, with a point between them. An object in
-/// a list is named by its own `name`, or else by its place in the list.
+/// Returns an object's facts by name. The name of a fact of an inner object is the object's name, a point, and the
+/// fact's own name. An object in a list is named by its own `name`, or else by its place in the list.
 fn flat(object: &Map<String, Value>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let inside = |name: &str, inner: &Map<String, Value>| {

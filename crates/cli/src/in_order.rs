@@ -13,7 +13,7 @@ use crate::records::Key;
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Reading {
     /// Read in a transaction, which locks the records against changes until the end. Default: read in a snapshot. A
-    /// snapshot blocks no writer, but reading fails if it takes longer than the log is kept for a snapshot.
+    /// snapshot blocks no writer, but reading fails if it takes so long that the log for the snapshot is not kept.
     #[arg(long)]
     lock: bool,
 }
@@ -21,8 +21,8 @@ pub struct Reading {
 /// The part of a database that is read, and the direction.
 #[derive(Clone, Debug, Default)]
 pub struct Range {
-    /// The key to begin at, in the database's order. If it is missing, the reading begins at the next key in its
-    /// direction.
+    /// The key at which reading begins, in the database's order. If the database does not have this key, reading begins
+    /// at the next key in the direction of reading.
     pub from: Option<Key>,
     /// The key before which the reading ends.
     pub to: Option<Key>,
@@ -55,7 +55,7 @@ impl Cursor for libtp::Cursor<'_> {
         Ok(libtp::Cursor::last(self)?.map(by_key))
     }
     fn seek(&mut self, key: &Key) -> libtp::Result<Record> {
-        let Key::Bytes(key) = key else { unreachable!("a key is read for its own database") };
+        let Key::Bytes(key) = key else { unreachable!("`Key::read` returns only a key of the database's kind") };
         Ok(libtp::Cursor::seek(self, key)?.map(by_key))
     }
     fn next(&mut self) -> libtp::Result<Record> {
@@ -74,7 +74,7 @@ impl Cursor for libtp::MultiCursor<'_> {
         Ok(libtp::MultiCursor::last(self)?.map(by_key))
     }
     fn seek(&mut self, key: &Key) -> libtp::Result<Record> {
-        let Key::Bytes(key) = key else { unreachable!("a key is read for its own database") };
+        let Key::Bytes(key) = key else { unreachable!("`Key::read` returns only a key of the database's kind") };
         Ok(libtp::MultiCursor::seek(self, key)?.map(by_key))
     }
     fn next_key(&mut self) -> libtp::Result<Record> {
@@ -96,7 +96,7 @@ impl Cursor for libtp::RecnoCursor<'_> {
         Ok(libtp::RecnoCursor::last(self)?.map(by_number))
     }
     fn seek(&mut self, key: &Key) -> libtp::Result<Record> {
-        let Key::Number(number) = key else { unreachable!("a key is read for its own database") };
+        let Key::Number(number) = key else { unreachable!("`Key::read` returns only a key of the database's kind") };
         Ok(libtp::RecnoCursor::seek(self, *number)?.map(by_number))
     }
     fn next(&mut self) -> libtp::Result<Record> {
@@ -115,7 +115,7 @@ impl<R: Reader> Cursor for libtp::ListCursor<'_, R> {
         Ok(libtp::ListCursor::last(self)?.map(by_number))
     }
     fn seek(&mut self, key: &Key) -> libtp::Result<Record> {
-        let Key::Number(number) = key else { unreachable!("a key is read for its own database") };
+        let Key::Number(number) = key else { unreachable!("`Key::read` returns only a key of the database's kind") };
         Ok(libtp::ListCursor::seek(self, *number)?.map(by_number))
     }
     fn next(&mut self) -> libtp::Result<Record> {
@@ -135,7 +135,7 @@ fn by_number((number, value): (u64, Vec<u8>)) -> (Key, Vec<u8>) {
 }
 
 /// Calls `each` with every record of the range, in order, until `each` returns false. The records show one moment:
-/// `each` sees either all changes of another transaction or no change of it.
+/// `each` sees either all changes of another transaction, or none of its changes.
 pub fn each_record(
     env: &Env,
     database: &Database,

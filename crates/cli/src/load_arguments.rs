@@ -13,8 +13,8 @@ pub struct Arguments {
     pub at: DatabaseArguments,
     /// Dump to load; `-` is standard input. Default: standard input.
     pub file: Option<PathBuf>,
-    /// Length of the records of a database by number. Default: the length in the dump's header (re_len). If neither
-    /// length is given, the records are loaded into a list.
+    /// Record length of a record-number database. Default: the length in the dump's header (re_len). If neither length
+    /// is given, the records are loaded into a list.
     #[arg(long, value_name = "BYTES")]
     pub record_bytes: Option<u32>,
     /// Sort the records before a new B-tree is made. Default: sort only if a key of the dump is out of order.

@@ -161,7 +161,7 @@ fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
     let Some(wanted) = wanted.filter(|_| wanted != there) else { return Ok(()) };
     let there = there.map_or_else(|| "another order".into(), |order| format!("the order `{order}`"));
     Err(source.failed(format!(
-        "the keys of the dump are in the order `{wanted}`, and the keys of `{name}` in {there} (nothing was loaded). Load the dump into a new database"
+        "the keys of the dump are in the order `{wanted}`, and the keys of `{name}` are in {there} (nothing was loaded). Load the dump into a new database"
     )))
 }
 

@@ -139,9 +139,9 @@ enum Verb {
     ///
     /// Example: tp dump stock > stock.dump
     ///
-    /// Two kinds of dump can be read only by `tp load`: of a file of pages, and of a B-tree whose keys have an order
-    /// that a program has defined. The keys of such a B-tree are written in their stored form. A file of pages is
-    /// locked against changes until the dump is written.
+    /// Only `tp load` can read the dump of a file of pages, and the dump of a B-tree whose keys have an order that a
+    /// program has defined. The keys of such a B-tree are written in their stored form. A file of pages is locked
+    /// against changes until the dump is written.
     Dump(command_dump::Arguments),
     /// List the databases: name, kind, bytes of the file, number of records.
     List(command_list::Arguments),
@@ -180,7 +180,7 @@ enum Verb {
     ///
     /// The library makes these changes by itself when the directory of the file exists again.
     Files(command_files::Arguments),
-    /// Search for deadlocks once, and choose a victim in each deadlock, which must abort.
+    /// Search for deadlocks once, and choose in each deadlock a victim, which must abort.
     Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
     ///

@@ -73,7 +73,7 @@ pub fn get_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<Op
         (Database::Multi(db) | Database::Index(db), Key::Bytes(key)) => db.get(txn, key),
         (Database::Recno(db), Key::Number(number)) => db.get(txn, *number),
         (Database::List(db), Key::Number(number)) => db.get(txn, *number),
-        _ => unreachable!("a key is read for its own database"),
+        _ => unreachable!("`Key::read` returns only a key of the database's kind"),
     }
 }
 
@@ -96,7 +96,7 @@ pub fn put_in(txn: &Txn<'_>, database: &Database, key: &Key, value: &[u8]) -> li
         (Database::Multi(db), Key::Bytes(key)) => db.put(txn, key, value).map(|_| ()),
         (Database::Recno(db), Key::Number(number)) => db.put(txn, *number, value),
         (Database::List(db), Key::Number(number)) => db.put(txn, *number, value),
-        _ => unreachable!("a key is read for its own database"),
+        _ => unreachable!("`Key::read` returns only a key of the database's kind"),
     }
 }
 
@@ -113,7 +113,7 @@ pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result
         (Database::Multi(db), Key::Bytes(key)) => Ok(db.delete(txn, key)? > 0),
         (Database::Recno(db), Key::Number(number)) => db.delete(txn, *number),
         (Database::List(db), Key::Number(number)) => db.delete(txn, *number),
-        _ => unreachable!("a key is read for its own database"),
+        _ => unreachable!("`Key::read` returns only a key of the database's kind"),
     }
 }
 

@@ -69,7 +69,7 @@ impl<'e> ShellSession<'e> {
         done.map(Some)
     }
 
-    /// Aborts the open transaction. Returns whether there was one.
+    /// Aborts the open transaction. Returns whether a transaction was open.
     pub fn end(&mut self) -> Result<bool> {
         self.page = None;
         match self.txn.take() {

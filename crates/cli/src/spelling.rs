@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hexadecimal_is_read_and_written_in_both_cases_of_letters() {
+    fn hexadecimal_is_read_in_both_cases_of_letters_and_written_in_lower_case() {
         let bytes = Spelling::Hex.read(OsStr::new("00fFaB")).unwrap();
         assert_eq!(bytes, [0, 255, 171]);
         assert_eq!(Spelling::Hex.write(&bytes), b"00ffab");

@@ -22,7 +22,7 @@ struct Kill {
     /// The time until another process's next commit. Reports come out of order, so a later report may have a shorter
     /// time.
     next: Option<u64>,
-    /// The time until the last of the survivors so far has committed again.
+    /// The longest time until a survivor committed again, among the survivors that have committed again.
     all: u64,
     /// Survivors that have not committed again.
     missing: Vec<u32>,
@@ -135,11 +135,11 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_stall_ends_with_the_next_commit_of_another_client_and_for_all_with_the_last_survivor() {
+    fn a_stall_ends_with_another_clients_next_commit_and_the_stall_of_all_with_the_last_survivors_commit() {
         let mut stalls = Stalls::default();
         stalls.killed(1, 100 * MS, vec![2, 3]);
-        // The victim's own commit, which is reported late; a commit before the kill; and a commit of a new client,
-        // which is no survivor.
+        // The first commit is the victim's own, and is reported late. The second commit was made before the kill. The
+        // third commit is of a new client, which is no survivor.
         stalls.committed(1, 101 * MS);
         stalls.committed(2, 99 * MS);
         stalls.committed(4, 109 * MS);

@@ -52,7 +52,7 @@ pub fn without_hidden(command: &Command) -> Command {
     visible.version(env!("CARGO_PKG_VERSION")).about(command.get_about().cloned().unwrap_or_default())
 }
 
-/// Returns the template of the help. Clap removes the colours where standard output is no terminal.
+/// Returns the template of the help. Clap removes the colours if standard output is no terminal.
 fn template(command: &Command) -> StyledStr {
     let (header, literal) = (command.get_styles().get_header(), command.get_styles().get_literal());
     let width = GROUPS.iter().flat_map(|group| group.verbs).map(|verb| verb.len()).max().unwrap_or(0);

@@ -29,7 +29,7 @@ fn a_dump_is_exactly_the_header_the_pairs_and_the_end() {
 }
 
 #[test]
-fn a_dump_loads_into_another_environment_and_dumps_the_same() {
+fn a_dump_is_loaded_into_another_environment_and_dumped_unchanged() {
     let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
     let mut dump = HEADER.to_string();
     (0..12_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n {}\n", "ab".repeat(n % 90))));
@@ -155,7 +155,7 @@ fn a_broken_dump_names_its_line_and_changes_nothing() {
 
 /// A new database is loaded all at once, from a dump in any order, in a file or on standard input.
 #[test]
-fn an_unsorted_dump_is_loaded_sorted_and_a_broken_dump_not_at_all() {
+fn an_unsorted_dump_is_loaded_sorted_and_a_broken_dump_is_not_loaded() {
     let place = tempdir().unwrap();
     let env = place.path().join("env");
     let mut pairs: Vec<String> = (0..3000).map(|n| format!(" {n:08x}\n {}\n", "cd".repeat(n % 50))).collect();
@@ -451,7 +451,7 @@ fn a_file_of_pages_is_loaded_whole_into_an_empty_file_or_not_at_all() {
     refused(
         "small",
         &format!("{header}DATA=END\n"),
-        "a program can use 8160 bytes of its pages, and the pages of the dump have 4064",
+        "each page of the database has 8160 bytes for its program, and each page of the dump has 4064",
     );
     tp("put", env.path(), &["db", "a", "b"]).text();
     assert!(load("db", &dump).refused(1).contains("it is a btree database, not a pages database"));

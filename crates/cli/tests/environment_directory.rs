@@ -1,4 +1,5 @@
-//! The directory of a command's environment: `--env`, then `TP_ENV`, then the current directory; and `-e` and `-j`.
+//! The directory of a command's environment: the value of `--env`, else of `TP_ENV`, else the current directory. Also
+//! tests the short options `-e` and `-j`.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -29,7 +30,7 @@ fn the_option_comes_before_the_variable_and_the_variable_before_the_current_dire
     assert_eq!(tp_in(current.path(), named, &with_option).text(), "option\n");
     assert_eq!(tp_in(current.path(), named, &get).text(), "variable\n");
     assert_eq!(tp_in(current.path(), None, &get).text(), "current\n");
-    assert_eq!(tp_in(current.path(), Some(OsStr::new("")), &get).text(), "current\n", "an empty variable names none");
+    assert_eq!(tp_in(current.path(), Some(OsStr::new("")), &get).text(), "current\n", "an empty variable is ignored");
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
         }
     }
     assert_eq!(names_in(place.path()), ["there"]);
-    // The databases exist already, and have another order of keys or of values than these dumps.
+    // The databases exist already, and the order of their keys or values differs from the order in these dumps.
     let (lists, sets) = (HASH.replace("type=hash\nh_nelem=2", "type=btree"), "duplicates=1\ndupsort=1\n");
     tp_reading("load", &there, &["lists"], lists.as_bytes()).text();
     tp_reading("load", &there, &["sets"], lists.replace("duplicates=1\n", sets).as_bytes()).text();
@@ -156,7 +156,7 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
             lists.replace("duplicates=1\n", sets),
             "sorted values without repetition, and a key of `lists` has values in the order",
         ),
-        ("db", caseless, "in the order `ascii-caseless`, and the keys of `db` in another order"),
+        ("db", caseless, "in the order `ascii-caseless`, and the keys of `db` are in another order"),
     ] {
         let message = tp_reading("load", &there, &[database], dump.as_bytes());
         let sentence = message.refused(1);

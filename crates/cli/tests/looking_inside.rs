@@ -104,7 +104,7 @@ fn checkpoint_and_recover_report_their_result() {
     let (_, result) = lines("checkpoint", env.path(), &[]);
     assert_eq!(result, json!({ "checkpoint": true }));
     let (_, opened) = lines("recover", env.path(), &[]);
-    assert_eq!(opened["how"], "clean", "every process before closed in good order: {opened}");
+    assert_eq!(opened["how"], "clean", "each earlier process closed the environment in good order: {opened}");
     assert!(opened["millis"].is_u64());
 }
 

@@ -21,7 +21,7 @@ fn verify_with(file: &Path, words: &[&str]) -> (Output, String) {
 }
 
 #[test]
-fn a_segment_is_verified_and_a_damaged_one_is_named() {
+fn a_segment_is_verified_and_a_damaged_segment_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("segment");
     let (none, message) = verify(&file);
@@ -54,7 +54,7 @@ fn damage_heap(path: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
     // docs/formats/vista.md: root 6 is the segment's header, which has the place of the heap's header.
     let heap = word(&file, word(&file, 128 + 6 * 8) + 32);
-    assert_eq!(word(&file, heap + 24 + 10 * 8), 0, "no free run is so long");
+    assert_eq!(word(&file, heap + 24 + 10 * 8), 0, "list 10 has no free run");
     file.write_all_at(&50_u64.to_ne_bytes(), heap + 24 + 10 * 8).unwrap();
 }
 

@@ -22,7 +22,7 @@ fn stand_in(directory: &Path, program: &str) -> PathBuf {
 }
 
 #[test]
-fn a_program_in_the_directory_of_tp_is_preferred_to_one_in_path_and_gets_all_words() {
+fn a_program_in_the_directory_of_tp_is_preferred_to_a_program_in_path_and_gets_all_words() {
     for (verb, program) in [("bench", "tp-bench"), ("sql", "tp-sql")] {
         let (home, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
         let tp = home.path().join("tp");

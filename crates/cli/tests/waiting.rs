@@ -83,7 +83,7 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
         let message = tp(verb, env.path(), &[words, &["--wait", "0.3"]].concat());
         assert!(message.refused(1).contains(&blocker), "{verb}: {}", message.err);
     }
-    // These verbs need no lock that the holder has, or wait no longer than `--wait` for the lock.
+    // All these verbs end: a verb that needs a lock of the holder waits at most for the time in `--wait`.
     for verb in ["list", "stat", "locks", "txns", "sessions", "verify", "checkpoint", "archive"] {
         let message = tp(verb, env.path(), &["--wait", "0.3"]);
         assert!(matches!(message.code, Some(0 | 1)), "{verb}: {:?}, {}", message.code, message.err);

@@ -13,7 +13,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens standard output, for JSON only if `json`.
+    /// Opens standard output. If `json`, the command writes only JSON.
     pub fn new(json: bool) -> Output {
         Output { json, out: BufWriter::with_capacity(64 << 10, std::io::stdout()) }
     }

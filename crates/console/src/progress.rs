@@ -51,7 +51,7 @@ impl Progress {
         Progress::styled(shown, what, None, "{spinner} {msg} {human_pos} in {elapsed}")
     }
 
-    /// Makes a bar of the elapsed part of the time `total`, in milliseconds, with a message.
+    /// Makes a bar that shows the elapsed part of the time `total`, in milliseconds, and a message.
     pub fn clock(shown: bool, total: Duration) -> Progress {
         let millis = u64::try_from(total.as_millis()).unwrap_or(u64::MAX);
         Progress::styled(shown, "", Some(millis), "{elapsed} {bar:24} {wide_msg}")

@@ -5,7 +5,7 @@
 //! other thread. Each path is warmed up and then run `count` times. After each path the example prints a line
 //! `NAME<tab>CALLS<tab>OPERATIONS`; callgrind writes its counts in the same order. The first path does nothing; its
 //! count is the cost of counting, which is subtracted from the other counts. All random numbers come from one seed, and
-//! no other thread works, so two counts of one build differ by at most a few in a thousand.
+//! no other thread works, so two counts of one build differ by at most a few tenths of a percent.
 //!
 //! `cargo run --release -p libtp-bench --example instructions [-- PART OF A NAME]` runs the paths without counting.
 #![allow(clippy::unwrap_used)] // A failure ends the measurement.

@@ -1,5 +1,6 @@
 //! Single calls of the record interface, and a transaction of recoverable memory. A transaction of records has ten
-//! calls unless the path's name says otherwise, and the count of a call includes a tenth of its transaction.
+//! calls unless the path's name says otherwise. The count of a call includes a tenth of the transaction's begin and
+//! commit.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;

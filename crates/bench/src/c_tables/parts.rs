@@ -83,7 +83,7 @@ impl<T: Tables> Client for &PartsInC<T> {
     }
 }
 
-/// The parts that a reader shows.
+/// A reader, for lookups and traversals of parts.
 struct Looking<'t, T: Tables + 't>(T::Reader<'t>);
 
 impl<T: Tables> Look for Looking<'_, T> {

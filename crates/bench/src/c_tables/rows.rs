@@ -1,4 +1,4 @@
-//! Plain records on Berkeley DB and RocksDB. Sorted records are loaded in the way that the engine offers, and other
+//! Plain records on Berkeley DB and RocksDB. Sorted records are loaded in the fastest way that the engine offers. Other
 //! records are put in batches. Commits do not sync the log.
 
 use std::path::Path;

@@ -93,8 +93,9 @@ impl Homes {
         Ok(Homes { batch, homes, pages })
     }
 
-    /// Returns the nanoseconds of writing a page twice, as an engine does that mends torn pages: a batch of pages in
-    /// sequence and a sync, then each page in its place in the first `bytes` bytes of a file and a sync.
+    /// Returns the nanoseconds of writing a page twice. An engine writes pages twice so that it can restore torn pages:
+    /// a batch of pages in sequence and a sync, then each page in its place in the first `bytes` bytes of a file and a
+    /// sync.
     ///
     /// # Errors
     /// `File` if a file cannot be written.

@@ -1,5 +1,5 @@
-//! The reasons why a cost rises from one place of a curve to the next, from the counts at both places. A rise without a
-//! reason may be a cliff, and is marked in the report.
+//! Finds the reasons why a cost is higher at a place of a curve than at the place before it, by the counts at both
+//! places. A rise without a reason may be a cliff, and is marked in the report.
 
 use serde::Serialize;
 
@@ -46,8 +46,8 @@ pub(super) struct Bend {
     pub is_cliff: bool,
 }
 
-/// Returns the nanoseconds that the known reasons explain for an operation at `to`, given its cost at `from`, and the
-/// reasons in words.
+/// Returns the explained cost of an operation at `to`, in nanoseconds: the cost at `from`, raised by the known reasons.
+/// Also returns the reasons in words.
 fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>) {
     let (mut ns, mut why) = (from.ns, Vec::new());
     if to.height > from.height {
@@ -189,7 +189,7 @@ mod tests {
         };
         assert!(!longer(10_000.0, 7000.0));
         assert!(longer(10_000.0, 8000.0));
-        // A short value ten times longer does not make a get ten times as expensive.
+        // If a short value becomes ten times as long, a get does not become ten times as expensive.
         assert!(!longer(100.0, 800.0));
         assert!(longer(100.0, 900.0));
     }

@@ -47,9 +47,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }
 
-/// Describes each step of the figure. There is no reason why a transaction should take longer with more processes. So a
-/// number of processes is a cliff if, in most rounds, a transaction with it takes more than the tolerance times as long
-/// as with the fastest smaller number.
+/// Describes each step of the figure. There is no reason why a transaction should take longer with more processes. So
+/// each number of processes is compared with the fastest smaller number. A number is a cliff if, in most rounds, its
+/// transactions take more than `TOLERANCE` times as long.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
@@ -85,9 +85,9 @@ impl By<'_> {
     }
 }
 
-/// Describes the step from one number of processes to the next, compared with the best smaller number. If the time was
-/// far above the best already before the step, the step is a cliff only if the time rises again by more than the
-/// tolerance.
+/// Describes the step from one number of processes to the next, compared with the best smaller number. If the time
+/// before the step was already far above the best time, the step is a cliff only if the step itself raises the time by
+/// more than the tolerance.
 fn step(series: &str, from: &By<'_>, to: &By<'_>, best: &By<'_>, processors: usize) -> Bend {
     let is_cliff = to.is_far_above(best) && (!from.is_far_above(best) || to.is_far_above(from));
     let text = format!(

@@ -53,11 +53,12 @@ impl Report<'_> {
              are open at the same time, and their rounds alternate. Each figure is a median, with the least and the \
              greatest value in brackets. The benchmark checks each value that it reads, and at the end counts the \
              records and their updates. All samples are in `raw.jsonl`.\n\nUnder each figure are the counted \
-             quantities. For a step between two neighbouring places, they explain this cost at the larger place: the \
-             cost at the smaller place times the ratio of the tree's heights, plus the cost of slower loads from \
-             memory, of pages read and written, and of longer values. If most rounds took more than {TOLERANCE} times \
-             the explained cost, the step is marked with **cliff?**. In the figure by processes, a number of processes \
-             is marked if most rounds took more than {TOLERANCE} times as long as with the fastest smaller number.\n",
+             quantities. For a step between two neighbouring places, they explain the following cost at the larger \
+             place: the cost at the smaller place times the ratio of the tree's heights, plus the cost of slower loads \
+             from memory, of pages read and written, and of longer values. If most rounds took more than {TOLERANCE} \
+             times the explained cost, the step is marked with **cliff?**. In the figure by processes, a number \
+             of processes is marked if most rounds took more than {TOLERANCE} times as long as with the fastest smaller \
+             number.\n",
         );
         self.write_cliffs(&mut text);
         self.chapters.iter().for_each(|chapter| chapter.write(&mut text));

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 const NAME: &str = "records";
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// The percentage to which the load fills pages: as full as the pages of a tree that grew by insertions.
+/// The load fills pages to this percentage. The pages of a tree that grew by insertions are about as full.
 const FILL_PERCENT: u8 = 70;
 /// Bytes of a page (docs/formats/page.md).
 pub(super) const PAGE_BYTES: usize = 8192;
@@ -66,7 +66,7 @@ pub(super) struct Tree {
 
 impl Size {
     /// Returns the approximate length of the file. A record has its value and 38 bytes for key, cell and slot, in pages
-    /// as full as the load leaves them. A long value is in overflow pages.
+    /// that the load fills to `FILL_PERCENT`. A long value is in overflow pages.
     pub fn file_bytes(&self) -> u64 {
         let record = self.value_bytes as u64 + 38;
         match self.value_bytes > PAGE_BYTES / 4 {

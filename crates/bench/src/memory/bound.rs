@@ -51,8 +51,8 @@ impl Bounds {
             refusals.push("no control group for memory is mounted".into());
         }
         Err(Error::Settings(format!(
-            "memory could not be bounded, because this process could not make a control group for memory: run it with \
-             the permission to make one ({})",
+            "memory could not be bounded, because this process could not make a control group for memory: run the \
+             benchmark with the permission to make a control group ({})",
             refusals.join("; ")
         )))
     }
@@ -104,8 +104,8 @@ fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
     Ok(bounds)
 }
 
-/// Returns the groups in which a new group can perhaps be made, in the order in which to try them: this process's
-/// group, then the groups above it; version one before version two.
+/// Returns the groups in which a new group can perhaps be made, in the order of the attempts: groups of version one
+/// before groups of version two, and this process's group before the groups above it.
 fn parents(own: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
     let mut parents = Vec::new();
     for line in mounts.lines() {

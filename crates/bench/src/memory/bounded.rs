@@ -45,7 +45,7 @@ pub enum SizedWorkload {
 pub enum BoundedEngine {
     /// Vista, whose segment is a file.
     Vista,
-    /// RVM that syncs each transaction. The system pages its memory out to an unnamed file.
+    /// RVM that syncs each transaction. The system pages RVM's memory out to an unnamed file.
     Rvm,
     /// RVM without syncs, as on a file cache that survives a crash: the paper's RVM on Rio.
     RvmRio,
@@ -75,7 +75,7 @@ pub struct Done {
     pub measured: u64,
     /// Duration of the measured transactions, including a truncation at the end.
     pub elapsed_ns: u64,
-    /// Page faults during the measured transactions that read from the disk.
+    /// Number of page faults that read from the disk, during the measured transactions.
     pub faults: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct BoundedReport {
 }
 
 /// Makes a database, starts a process that uses it with at most `limit` bytes of memory, audits the database, and
-/// removes it. If no limit can be set, a database that is not larger than the limit is measured without one.
+/// removes it. If no limit can be set, a database that is not larger than the limit is measured without a limit.
 ///
 /// # Errors
 /// `Settings` if the database is larger than the limit and no limit can be set, or if the process failed, for example
@@ -256,7 +256,7 @@ fn major_faults() -> u64 {
 }
 
 fn open_segment(job: &Bounded, bytes: u64) -> Result<vista::Segment> {
-    // As with Rio, the file cache is regarded as safe, so stores are not written back from the processor's cache.
+    // The file cache is regarded as safe, like Rio's, so stores are not written back from the processor's cache.
     let options = vista::Options::new(bytes).anywhere().write_back(false);
     options.open(&job.directory.join("segment")).map_err(Error::engine("vista", "opening a segment"))
 }

@@ -95,7 +95,8 @@ impl Change for Bare<'_> {
 
     #[inline(always)]
     fn end(self) -> Result<()> {
-        // The compiler must not move this transaction's stores after its end. It cannot do so with an engine, either.
+        // The compiler must not move stores of this transaction to a place after its end. The end of an engine's
+        // transaction keeps the compiler from that, too.
         compiler_fence(Ordering::SeqCst);
         Ok(())
     }

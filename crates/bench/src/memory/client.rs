@@ -1,8 +1,8 @@
 //! A separate process for one job of a benchmark: to limit its memory, or because a library reads environment variables
 //! when it is loaded.
 //!
-//! The process gets its job on its command line. It begins when it has read a line from standard input, which its
-//! parent sends after setting the limit. It writes its result as one line of JSON.
+//! The process gets its job on its command line. It begins when it has read a line from standard input. The parent
+//! sends this line after it has set the limit. The process writes its result as one line of JSON.
 
 use std::io::{BufRead, Write};
 use std::process::{Command, Stdio};

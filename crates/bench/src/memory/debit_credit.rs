@@ -39,8 +39,8 @@ impl<const BRANCHES: u64> Work for DebitCredit<BRANCHES> {
     }
 
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
-        // Each case has its compiled code: a test in every transaction would cost too much, as a transaction takes 100
-        // ns.
+        // Each case is compiled separately: a test in every transaction would cost too much, because a transaction
+        // takes only 100 ns.
         match memory.announces() {
             true => Self::transfer::<M, true>(memory, numbers),
             false => Self::transfer::<M, false>(memory, numbers),

@@ -15,5 +15,5 @@ pub(super) fn judge<W: Work>(work: &W, memory: &[u8], ended: u64) -> Result<(), 
     }
     let at = memory.iter().zip(&expected).position(|(found, expected)| found != expected);
     let at = at.unwrap_or(memory.len().min(expected.len()));
-    Err(format!("the byte at offset {at} is not as {ended} transactions leave it in bare memory"))
+    Err(format!("the byte at offset {at} differs from bare memory after the same {ended} transactions"))
 }

@@ -3,8 +3,8 @@
 //! The size is a number of districts, each with a tenth of a warehouse's stock. Ten districts are one warehouse.
 //!
 //! Of 92 transactions, 45 are new orders, 43 payments and 4 deliveries: TPC-C's mix without the transactions that
-//! change nothing. A transaction declares nineteen ranges on average. The records have no names and addresses, which
-//! never change, but have the length that these would need. Amounts are integers.
+//! change nothing. A transaction declares nineteen ranges on average. The records leave out names and addresses, which
+//! never change, but are as long as records with names and addresses. Amounts are integers.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use crate::error::Result;
 /// Districts of a warehouse. A delivery delivers an order of each district of one warehouse.
 const OF_WAREHOUSE: u64 = 10;
 const CUSTOMERS_OF_DISTRICT: u64 = 3000;
-/// Number of the latest orders that each district has. A new order overwrites the oldest.
+/// Number of orders that each district keeps. A new order overwrites the oldest order.
 const ORDERS: u64 = 4096;
 const LINES: u64 = 15;
 const HISTORY: u64 = 1 << 15;
 
-/// Offsets of the company's fields: the year's payments, and the number of the next history record.
+/// Offsets of the fields that all warehouses share: the year's payments, and the number of the next history record.
 const WAREHOUSE: u64 = 0;
 const HISTORY_NEXT: u64 = 8;
 /// Offset of the first district. A district has the year's payments, the number of its next order, and the number of

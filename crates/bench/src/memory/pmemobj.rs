@@ -13,7 +13,7 @@ use super::change::{Change, Memory};
 use crate::error::{Error, Result};
 
 const NAME: &str = "pmemobj";
-/// Bytes of a pool for its log and metadata, in addition to one and a half times the database.
+/// A pool has one and a half times the bytes of the database, and this number of bytes for its log and metadata.
 const BESIDE: u64 = 64 << 20;
 const TX_PARAM_NONE: c_int = 0;
 
@@ -53,7 +53,7 @@ pub(super) struct Pool {
 fn refused(what: &'static str) -> Error {
     // SAFETY: the call has no preconditions. It returns this thread's last message.
     let message = unsafe { pmemobj_errormsg() };
-    // SAFETY: the string is valid until this thread's next call of libpmemobj, and is copied before.
+    // SAFETY: the string is valid until this thread's next call of libpmemobj, and is copied before that call.
     let message = unsafe { CStr::from_ptr(message) };
     Error::engine(NAME, what)(message.to_string_lossy())
 }

@@ -51,7 +51,7 @@ pub struct MemoryReport {
     pub write_back: bool,
     /// Number of threads.
     pub threads: u32,
-    /// Whether each transaction locked stripes of the segment. Otherwise each thread kept a part of it.
+    /// Whether each transaction locked stripes of the segment. Otherwise each thread owned a part of the segment.
     pub is_striped: bool,
     /// Transactions per second of all threads, by the median of the rounds.
     pub tps: f64,
@@ -59,14 +59,14 @@ pub struct MemoryReport {
     pub with: Figures,
     /// A transaction's share of the truncations.
     pub truncation_ns: f64,
-    /// Number of truncations, including the one at the end of the run.
+    /// Number of truncations, including the truncation at the end of the run.
     pub truncations: u64,
     /// If there is a log: a transaction's share of a bare write and sync of the same number of bytes, in the same
     /// rounds.
     pub bare_sync: Option<Figures>,
     /// A transaction's time without truncations, as a multiple of `bare_sync`: the median of the rounds.
     pub times_bare_sync: Option<f64>,
-    /// The baseline: the same work without transactions, or by one of the threads.
+    /// The baseline: the same work without transactions, or the same work by one thread.
     pub compared_with: &'static str,
     /// The baseline's time per transaction.
     pub without: Figures,

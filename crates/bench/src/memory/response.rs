@@ -28,7 +28,7 @@ pub(super) fn response_times<W: Work, M: Memory>(
             begun.push(Instant::now());
             work.run(memory, take(next, 1))?;
         }
-        // A truncation within the group has started a new group, which is not full: flush it.
+        // If the log was truncated within the group, a new group was started, which is not full. So it is flushed here.
         memory.flush()?;
         let ended = Instant::now();
         begun.drain(..).for_each(|begin| {

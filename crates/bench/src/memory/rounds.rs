@@ -5,10 +5,10 @@
 //! neighbouring rounds. On a machine that is hardly ever idle, the quickest rounds of each contender tell more.
 //!
 //! Syncs and truncations serve many transactions at once. A round consists of whole groups of transactions that are
-//! synced together, so each round has the same share of syncs. Only few rounds have a truncation, and the median round
-//! would have none. So the time of a truncation is subtracted from its round, and an equal share of the time of all
-//! truncations is added to each round. A last truncation empties the log at the end of the run. In a short run it is
-//! the only one.
+//! synced together, so each round has the same share of syncs. Only few rounds have a truncation, so the median round
+//! would have no truncation. So the time of a truncation is subtracted from its round, and an equal share of the time
+//! of all truncations is added to each round. A last truncation empties the log at the end of the run. In a short run
+//! it is the only truncation.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     let bare_count = calibrate(ROUND, &mut without)?;
     let count = calibrate(round, &mut |count| timed(count, || work.run(memory, take(&mut next, count))))?;
     let count = count.next_multiple_of(group.max(1));
-    // The rounds must not do work that earlier transactions left.
+    // The rounds must not do work that earlier transactions postponed.
     memory.settle()?;
     let (before, first) = (memory.truncations(), next);
     let mut with = |memory: &mut M| -> Result<f64> {

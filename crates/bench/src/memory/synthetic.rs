@@ -20,7 +20,7 @@ pub(super) fn drawn(nth: u64) -> u64 {
     (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
 }
 
-/// Returns the bytes that transactions store, except those of 8 bytes.
+/// Returns the bytes that transactions store. Transactions of 8 bytes store their number instead.
 fn image() -> &'static [u8] {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE.get_or_init(|| vec![3; LONGEST])
@@ -40,11 +40,11 @@ fn are_whole(memory: &[u8], bytes: usize) -> std::result::Result<(), String> {
     let is_whole = |piece: &[u8]| (piece[0] == 1 || piece[0] == 3) && piece.iter().all(|&byte| byte == piece[0]);
     match memory.chunks_exact(bytes).all(is_whole) {
         true => Ok(()),
-        false => Err("a piece has bytes that no transaction stored there together".into()),
+        false => Err("a piece has neither its initial bytes nor the bytes of a whole transaction".into()),
     }
 }
 
-/// The benchmark that changes `N` bytes in each transaction. The field: whether always at the same place.
+/// The benchmark that changes `N` bytes in each transaction. The field is true if the place is always the same.
 pub(super) struct Synthetic<const N: usize>(pub(super) bool);
 
 impl<const N: usize> Work for Synthetic<N> {
@@ -80,7 +80,8 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 }
 
-/// The benchmark that changes a number of bytes that is not known at compile time. `is_hot`: always at the same place.
+/// The benchmark that changes a number of bytes that is not known at compile time. With `is_hot`, the place is always
+/// the same.
 pub(super) struct SyntheticOf {
     pub(super) bytes: usize,
     pub(super) is_hot: bool,
@@ -110,7 +111,8 @@ impl Work for SyntheticOf {
     }
 }
 
-/// The benchmark that swaps two pointers in each transaction. The field: whether always the same two.
+/// The benchmark that swaps two pointers in each transaction. The field is true if the two pointers are always the
+/// same.
 pub(super) struct Swap(pub(super) bool);
 
 impl Work for Swap {

@@ -2,8 +2,8 @@
 //!
 //! Threads neither begin nor end at the same moment; on a shared machine the differences are large. So each thread
 //! works for a fixed time after it sees that all threads have begun, and records its progress many times. A round's
-//! figure counts only the work in the time that all threads have in common: from the begin of the last thread to the
-//! end of the first thread.
+//! figure counts only the work in the time that all threads have in common: from the moment when the last thread begins
+//! to the moment when the first thread ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forward_traversal_visits_3280_parts_and_a_backward_traversal_the_parts_that_lead_to_the_root() {
+    fn a_forward_traversal_visits_3280_parts_and_a_backward_traversal_visits_the_parts_that_lead_to_the_root() {
         let graph = Graph::make(1000, 1);
         assert_eq!(graph.traversed(500, Way::Forward, 1000).count, TRAVERSED);
         let before = graph.traversed(500, Way::Backward, 1000);

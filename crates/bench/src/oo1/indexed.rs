@@ -1,9 +1,9 @@
 //! libtp with indices, as in the paper: a B-tree of the parts by id, a B-tree of the connections by the part that they
 //! leave, and a B-tree of the connections by the part that they lead to.
 //!
-//! A connection's record is in the B-tree by the part that the connection leaves. The other B-tree of connections has
-//! only keys. In the paper, connections were records by number, and both indices had these numbers, so each access to a
-//! connection cost one more read.
+//! The records of the connections are in the second B-tree, in which a connection is found by the part that it leaves.
+//! The third B-tree has only keys. In the paper, connections were records by number, and both indices had these
+//! numbers, so each access to a connection cost one more read.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;

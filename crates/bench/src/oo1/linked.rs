@@ -1,9 +1,10 @@
 //! libtp with addresses of records in records: a traversal follows a connection without a search, as LIBTP 5.2.2
 //! proposes.
 //!
-//! Parts are records of a recno database. A record's number is its address for ever (docs/design/0010-links.md). A
-//! part's record includes the three connections that leave the part. The connections that lead to a part form a chain:
-//! the part's record has the first connection, and each connection has the next connection into the same target.
+//! Parts are records of a recno database. A record's number is its address, which never changes
+//! (docs/design/0010-links.md). A part's record includes the three connections that leave the part. The connections
+//! that lead to a part form a chain: the part's record has the first connection, and each connection has the next
+//! connection into the same target.
 //!
 //! A record consists of the part (30 bytes), the first connection into the part (5), and for each of its three
 //! connections the target (4), type and length (14), and the next connection into the same target (5). In a chain, a

@@ -1,5 +1,5 @@
-//! A further figure of the same slices as a figure of rates: syncs of the log per commit (LIBTP 4.2), or victims of
-//! deadlocks.
+//! A further figure, made from the slices of a figure of rates. It shows the syncs of the log per commit (LIBTP 4.2),
+//! or the victims of deadlocks.
 
 use std::cell::RefCell;
 

@@ -33,7 +33,7 @@ struct Wanted<'w> {
 pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
     let (threads, contended, scale) = (paper.pace.threads, paper.pace.contended, paper.pace.scale);
     let survives =
-        "A commit survives the death of its process, but not a crash of the machine. Each peer has the setting that is nearest to this. \
+        "A commit survives the death of its process, but not a crash of the machine. Each peer has the setting that is nearest to this durability. \
          `btreemap` is the standard library's map behind a mutex, which shows the cost of the workload alone; its commits survive nothing.";
     let usual = Wanted {
         id: "peers-memory-tpcb",
@@ -169,8 +169,8 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let process = wanted.by_processes.then_some(paper.settings.client);
     let rounds = paper.pace.rounds;
     let mut disk = is_durable.then(|| BareDisk::create(&paper.settings.disk));
-    // Compared points are measured one after the other. By processes, the points of one engine are compared. Otherwise
-    // the points of all engines with the same number of clients are compared.
+    // Compared points are measured one after the other. If the clients are processes, the points of one engine are
+    // compared. Otherwise the points of all engines with the same number of clients are compared.
     let pairs: Vec<_> = match wanted.by_processes {
         true => banks.iter().flat_map(|bank| wanted.clients.iter().map(move |clients| (*clients, bank))).collect(),
         false => wanted.clients.iter().flat_map(|clients| banks.iter().map(move |bank| (*clients, bank))).collect(),
@@ -179,8 +179,8 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     for (clients, (name, bank)) in pairs {
         let slice = Slice { clients, process, time, is_read_only: wanted.is_read_only, ..paper.slice(clients) };
         cases.push(Case::new(name, Place::Number(f64::from(clients)), move || bank.sample(&slice)));
-        // The bare disk is measured right after one client of libtp, with which it is compared, because a disk's speed
-        // changes from moment to moment.
+        // The bare disk is compared with one client of libtp. It is measured right after that client, because a disk's
+        // speed changes from moment to moment.
         if let Some(mut disk) = disk.take_if(|_| name == "libtp") {
             let bare = move || {
                 let disk = disk.as_mut().map_err(|why| Error::Settings(why.to_string()))?;

@@ -77,7 +77,7 @@ pub struct Goal {
     pub reached: Option<f64>,
     /// The least and the greatest ratio of the rounds.
     pub spread: Option<(f64, f64)>,
-    /// The peer, or the other measurement, with which it is compared.
+    /// The peer, or the other measurement, with which the measurement is compared.
     pub beside: String,
 }
 

@@ -12,7 +12,7 @@ use super::figure::{Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
-/// Measures many processes, each of whose commits waits for the disk.
+/// Measures many processes whose commits wait for the disk.
 pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Sync).shared();
     let mut lines = vec![
@@ -97,7 +97,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     let (mut banks, mut refused) = (Vec::new(), Vec::new());
     let seldom =
         Contender { settings: Some(format!("deadlock_period_millis = {DEADLOCK_PERIOD_MILLIS}\n")), ..libtp.clone() };
-    let seldom = (format!("SMALL, looked for every {DEADLOCK_PERIOD_MILLIS} ms"), seldom, Scale::SMALL);
+    let seldom = (format!("SMALL, graph searched every {DEADLOCK_PERIOD_MILLIS} ms"), seldom, Scale::SMALL);
     let small = ("SMALL".to_owned(), libtp, Scale::SMALL);
     let records = ("SMALL, locks on records".to_owned(), records, Scale::SMALL);
     for (name, contender, scale) in [small, ("LARGE".to_owned(), large, scale), records, seldom] {
@@ -125,12 +125,12 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
         id: "libtp-9".into(),
         title: "Deadlock victims of 1,000 transactions".into(),
         paper: "LIBTP figure 9 (5.1.2): aborts of TPC-B by the multiprogramming level, on the small bank and on the large bank; the detector \
-                wakes once a second. The text says that the curve of LARGE rises faster than the curve of SMALL. It has no values."
+                wakes once a second. The text says that the curve of LARGE rises faster than the curve of SMALL. The text has no values."
             .into(),
-        here: "Locks are on pages, and each balance is read before it is locked for the change, as in the paper's programs. So two transactions that have read \
-               the same balance deadlock. A session searches the waits-for graph when its wait lasts, not once a second. SMALL: 1,000 accounts, and no transaction \
-               waits for the disk; in one row, the graph is searched at a fixed period instead. LARGE: each commit waits for the disk, because the disk limited the \
-               paper's large bank."
+        here: "Locks are on pages, and each balance is read before it is locked for the change, as in the paper's programs. So two transactions deadlock if both \
+               have read the same balance. A session searches the waits-for graph after it has waited for a short time, not once a second. SMALL: 1,000 \
+               accounts, and no transaction waits for the disk; in one row, the graph is searched at a fixed period instead. LARGE: each commit waits for the disk, because \
+               the disk limited the paper's large bank."
             .into(),
         x: Axis::logarithmic("processes"),
         y: Axis::linear("aborts of 1,000 transactions"),
@@ -176,8 +176,8 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a slice of several clients is repeated if the distance of the processors changed during the slice. The
-/// slices of the smallest run are too short to notice a change.
+/// Whether a slice of several clients is repeated if the distance of the processors (see `processors.rs`) changed
+/// during the slice. The slices of the smallest run are too short to notice a change.
 #[derive(Clone, Copy)]
 struct Moves {
     are_seen: bool,

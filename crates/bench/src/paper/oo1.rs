@@ -18,8 +18,8 @@ const SMALL: u32 = 20_000;
 const LARGE: u32 = 200_000;
 /// Smallest number of rounds: with two rounds the median would be the mean, which a single slow round distorts.
 const ROUNDS_MIN: u32 = 3;
-/// Least number of parts that a measured traversal visits, as a divisor of [`TRAVERSED`]. A backward traversal from a
-/// part with few connections into it may visit fewer parts, and most of its time would be the time to begin.
+/// A traversal is measured only if it visits at least `TRAVERSED / FEW` parts. A backward traversal from a part with
+/// few connections into it may visit fewer parts. Most of its time would be the time to begin.
 const FEW: u64 = 10;
 
 /// The operation of a run.
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_s_ratio_is_the_speed_as_a_multiple_of_the_fastest_peer_s() {
+    fn the_goal_s_ratio_is_the_speed_as_a_multiple_of_the_speed_of_the_fastest_peer() {
         let place = Place::Name(place_of(Operation::Traversal(Way::Forward), true));
         let series = |name: &str, took: f64| Series {
             name: name.to_owned(),

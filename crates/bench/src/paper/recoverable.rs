@@ -1,4 +1,5 @@
-//! Recoverable memory: Rio Vista figures 5 and 6, and the sources of Vista's speed of section 5.3.
+//! Recoverable memory: figures 5 and 6 of the Rio Vista paper, and the sources of Vista's speed (section 5.3 of the
+//! paper).
 //!
 //! | file | contents |
 //! |---|---|
@@ -75,8 +76,8 @@ fn without_pmemobj(paper: &Paper<'_>, place: Place, why: &str) -> Option<Series>
     (!paper.settings.peers.is_empty()).then(|| Series::refused(PMEMOBJ.name, [place], why))
 }
 
-/// Returns a series that says that libpmemobj is not in this build, if peers were chosen; `None` in a build that has
-/// libpmemobj.
+/// Returns a series with the reason that libpmemobj is not in this build. Returns `None` if the build has libpmemobj,
+/// or no peers were chosen.
 fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
     let how = "it is not in this build: install libpmemobj-dev and build with --features peers-all";
     if cfg!(feature = "peers-all") {

@@ -71,8 +71,8 @@ impl<'c> Case<'c> {
     }
 }
 
-/// Measures `rounds` samples of each case, a sample of each case in a round. Calls `watch` before each measurement, and
-/// `keep` with each result.
+/// Measures `rounds` samples of each case. A round measures one sample of each case. Calls `watch` before each
+/// measurement, and `keep` with each result.
 pub fn in_turns(
     figure: &str,
     cases: &mut [Case<'_>],

@@ -15,7 +15,7 @@ const SMALL_CACHE: &str = "memory = \"4MiB\"\n";
 /// The contender PostgreSQL. If it is not installed, its row in the report has the reason.
 pub(super) const POSTGRES: &str = "postgresql";
 
-/// Returns whether PostgreSQL takes part: if a heavy peer was chosen. PostgreSQL is in this figure only.
+/// Returns whether PostgreSQL takes part. It takes part if a heavy peer was chosen, and only in this figure.
 pub(super) fn has_postgres(settings: &PaperSettings<'_>) -> bool {
     EngineKind::HEAVY.into_iter().any(|heavy| settings.peers.iter().any(|peer| peer == heavy.name()))
 }

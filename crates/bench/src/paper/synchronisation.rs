@@ -58,8 +58,8 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
         id: ID.into(),
         title: "Latches that call the kernel, compared with latches in user space".into(),
         paper: "LIBTP 4.3 and figure 5, one user: the rate with semaphores of the kernel as a percentage of the rate with spinlocks; with database and \
-                log on one disk, on two disks, and read only with the database in the cache. The text says 4.4 instead of 4.6 transactions per second on \
-                one disk (96 %); 4 to 6 % less where the client waits for the disk, and 67 % less where it does not."
+                log on one disk, on two disks, and read only with the database in the cache. The text has 4.4 instead of 4.6 transactions per second on \
+                one disk (96 %). The rate is 4 to 6 % lower where the client waits for the disk, and 67 % lower where it does not."
             .into(),
         here: "The same bank, with and without calls of the kernel: when the client (a process) takes or releases a latch, it calls `semop` on a \
                System V semaphore that no other process uses, as in the paper's runs of one user. In each round a slice with the calls and a slice \
@@ -108,7 +108,8 @@ fn cannot_call() -> Error {
 }
 
 impl Contender {
-    /// Does a client's work. If the contender asks for it, each latch of this process calls the kernel meanwhile.
+    /// Does a client's work. If the contender has `calls_kernel`, each latch of this process calls the kernel during
+    /// the work.
     ///
     /// # Errors
     /// The error of the work; `Settings` if latches of this build cannot call the kernel, or the system has no free

@@ -6,7 +6,7 @@ use super::single_user::{bank_of, is_of};
 use super::*;
 use crate::error::Error;
 
-/// Returns the settings of the smallest run. The processes that it starts all fail.
+/// Returns the settings of the smallest run. Every process that this run starts fails.
 fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
     PaperSettings {
         out: out.to_path_buf(),

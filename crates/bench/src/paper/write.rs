@@ -50,9 +50,9 @@ impl Report<'_> {
         text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &load));
         text.push_str(
             "A round measures each case of a figure once; every other round has the reverse order. Each value is the median over the rounds, \
-             with the least and the greatest value in brackets. A rate of several clients is the rate of all of them together. The value of a \
-             goal is the median over the rounds of a ratio of two values of the same round. Every bank was audited at the end. If a bank's \
-             audit failed, its figures are not shown, and this report has the reason. All samples are in `raw.jsonl`.\n\n",
+             with the least and the greatest value in brackets. A rate of several clients is the rate of all of them together. A goal \
+             compares two values of the same round by their ratio, and its value is the median of the ratios of all rounds. Every bank was \
+             audited at the end. If a bank's audit failed, its figures are not shown, and this report has the reason. All samples are in `raw.jsonl`.\n\n",
         );
         self.notes.iter().for_each(|note| {
             let _ = writeln!(text, "* {note}");

@@ -333,7 +333,7 @@ impl BdbTables {
 impl Drop for BdbTables {
     fn drop(&mut self) {
         // SAFETY: `raw` is an open environment (invariant), and no code uses it after this drop. An error is ignored:
-        // it could only report a loss of changes after the last checkpoint, which no measurement reads.
+        // it could only report that changes after the last checkpoint are lost, and no measurement reads these changes.
         unsafe { bdb_tables_close(self.raw.as_ptr()) };
     }
 }

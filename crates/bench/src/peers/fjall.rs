@@ -94,7 +94,7 @@ impl Engine for Fjall {
         let records = self.keyspace(table);
         for (place, pair) in (0..).zip(self.database.read_tx().iter(records)) {
             let (key, record) = pair.into_inner().map_err(failed())?;
-            // The key of a history record has eight bytes: the audit gets the record's place instead.
+            // The key of a history record has eight bytes: the audit gets the record's place instead of an id.
             let id = key.as_ref().try_into().map_or(place, |id| u64::from(u32::from_be_bytes(id)));
             each(id, &record);
         }
@@ -288,7 +288,7 @@ impl Rows for FjallRows {
     }
 
     fn settle(&self) -> Result<()> {
-        // fjall's journal is a log, which the benchmark does not include. So the records are written to tables.
+        // The measured bytes do not include logs, and fjall's journal is a log. So the records are written to tables.
         self.records.rotate_memtable_and_wait().map_err(of_fjall("writing its tables"))?;
         self.database.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
     }

@@ -158,8 +158,8 @@ fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
     settings.into_iter().flat_map(|setting| [OsString::from("-c"), OsString::from(setting)])
 }
 
-/// Returns a directory for the socket. The path of a socket has at most 107 bytes, so the bank's directory may have too
-/// long a path.
+/// Returns a directory for the socket. The path of a socket has at most 107 bytes, so the path of the bank's directory
+/// may be too long for the socket.
 fn socket_directory() -> PathBuf {
     static MADE: AtomicU32 = AtomicU32::new(0);
     // `Relaxed` is enough: the numbers only have to differ.

@@ -109,7 +109,7 @@ impl RocksDb {
         let (mut raw, mut why) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: `path` is a C string, `raw` and `why` are places for pointers; all outlive the call.
         let ret = unsafe { rocks_open(path.as_ptr(), sync, CACHE_BYTES, threads(), &mut raw, &mut why) };
-        // This is done before the check, so that a database that could not be opened completely is closed, too.
+        // The bank is made before the check. If the open failed halfway, dropping the bank closes the database.
         let bank = NonNull::new(raw).map(|raw| RocksDb { raw });
         check(ret, doing, why)?;
         bank.ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))
@@ -197,7 +197,7 @@ impl Session for RocksDbSession<'_> {
         let history = transfer.to_history();
         let (mut balance, mut why) = (0, std::ptr::null_mut());
         // SAFETY: `raw` is an open session (invariant) that only this thread uses; `ids` has three numbers, `history`
-        // HISTORY_BYTES bytes, and the other pointers are valid for the results.
+        // has HISTORY_BYTES bytes, and the other pointers are valid for the results.
         let ret = unsafe {
             rocks_transfer(
                 self.raw.as_ptr(),
@@ -349,8 +349,8 @@ extern "C" {
 
 /// The column families of a RocksDB database.
 ///
-/// Invariant: `raw` comes from `rocks_tables_open`, and only `drop` closes it. Only the thread that opened it uses it,
-/// because a pointer is not `Send`.
+/// Invariant: `raw` comes from `rocks_tables_open`, and only `drop` closes it. Only the thread that opened the
+/// database uses it, because a pointer is not `Send`.
 pub(crate) struct RocksTables {
     raw: NonNull<RawTables>,
     count: c_int,
@@ -379,7 +379,7 @@ impl Tables for RocksTables {
         // for `count` tables.
         let ret =
             unsafe { rocks_tables_open(path.as_ptr(), count, sync, TABLES_CACHE_BYTES, threads(), &mut raw, &mut why) };
-        // This is done before the check, so that a database that could not be opened completely is closed, too.
+        // The value is made before the check. If the open failed halfway, dropping the value closes the database.
         let tables = NonNull::new(raw).map(|raw| RocksTables { raw, count, directory: directory.to_path_buf() });
         check(ret, doing, why)?;
         tables.ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))

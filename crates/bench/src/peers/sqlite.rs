@@ -10,10 +10,11 @@
 //! in alternate runs. Balances are columns, as usual in SQL; for the audit, the columns are put together as the bytes
 //! of a record.
 //!
-//! OO1 has the usual tables of SQL: parts by id, connections by the part that each leaves, and an index of connections
-//! by the part that they lead to. A traversal is one recursive statement. Two statements for each part, one for the
-//! part and one for its neighbours, took 5 % longer in alternate runs. Plain records are in a table without row ids, in
-//! key order. One transaction loads them, and a checkpoint at the end copies the log into the file.
+//! OO1 has the usual tables of SQL: a table of parts by id, a table of connections by the part at their beginning,
+//! and an index of the connections by the part at their end. A traversal is one recursive statement. Two statements for
+//! each part, one for the part and one for its neighbours, took 5 % longer in alternate runs. Plain records are in a
+//! table without row ids, in key order. One transaction loads them, and a checkpoint at the end copies the log into the
+//! file.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ const HISTORY_FILLER_AT: usize = 28;
 const STATEMENTS_KEPT: usize = 32;
 /// Log size, in pages of 4 KiB, at which a checkpoint copies the log into the file: a quarter of the cache. A page that
 /// changes several times between two checkpoints is copied once. SQLite's default is 1000 pages. One transaction of
-/// many random inserts writes more than that, and so do a few hundred short transactions.
+/// many random inserts writes more than 1000 pages, and a few hundred short transactions do the same.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
 const TABLES: &str = "

@@ -47,7 +47,7 @@ fn a_parent_starts_all_clients_together_and_adds_their_reports() {
 }
 
 #[test]
-fn a_client_that_dies_fails_or_sends_nonsense_ends_the_run_and_the_error_names_it() {
+fn a_run_ends_with_an_error_if_a_client_dies_or_fails_or_sends_nonsense() {
     let engine = loaded();
     for (text, word) in [
         ("read begin; exit 0", "closed"),
@@ -69,7 +69,7 @@ fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut U
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut orders = BufReader::new(theirs.try_clone().unwrap());
-            // The client sends its error to the parent, too, which checks it.
+            // The client also sends its error to the parent, and the parent checks the error.
             serve_client(engine, &mut orders, &mut theirs.try_clone().unwrap()).ok();
             theirs.shutdown(std::net::Shutdown::Both).ok();
         });
@@ -80,7 +80,7 @@ fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut U
     });
 }
 
-/// Lets a child send transfers for a time.
+/// Lets a child send transfers for the given time.
 fn go(to: &mut UnixStream, time: Duration) {
     say(to, 5, &Order::Go { window: Window::after(Duration::from_millis(10), time) }).unwrap();
 }

@@ -9,7 +9,7 @@ use super::{Pair, Rows, BATCH};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
-/// The contender with the setting `dense`: a full leaf moves records to a neighbour before it is split.
+/// The name of the contender with the setting `dense`: a full leaf moves records to a neighbour before it is split.
 pub(super) const DENSE: &str = "dense";
 const DATABASE: &str = "records";
 /// Bytes of the page cache. The whole database fits, as the peers' databases fit into the system's file cache.

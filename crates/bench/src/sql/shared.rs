@@ -58,8 +58,8 @@ impl Done {
     }
 }
 
-/// Makes a database in `directory`, lets the processes work, and audits the database. `client` returns the command of
-/// the process with this number.
+/// Makes a database in `directory`, lets the processes work, and audits the database. `client` gets the number of a
+/// process and returns the command of the process.
 ///
 /// # Errors
 /// `Engine` if SQLite refuses a call; `Client` if a process fails; `Settings` if the audit finds a fault.

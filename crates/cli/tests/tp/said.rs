@@ -17,7 +17,8 @@ pub fn run(mut command: Command, input: &[u8]) -> Said {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = loop {
         match command.spawn() {
-            // A child of another thread's fork has the program that this test copied still open for writing.
+            // Another thread has forked while this test copied the program. The child of that fork has the copy open
+            // for writing until the child runs another program.
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             spawned => break spawned.unwrap_or_else(|error| panic!("{command:?}: {error}")),
         }

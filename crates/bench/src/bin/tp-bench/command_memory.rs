@@ -47,8 +47,8 @@ pub struct Arguments {
     env: Option<PathBuf>,
 }
 
-/// The command line of a process that does one job of a benchmark of recoverable memory. The process that starts it
-/// limits its memory.
+/// The command line of a process that does one job of a benchmark of recoverable memory. The parent process may limit
+/// the memory of this process.
 #[derive(Args)]
 pub struct ClientArguments {
     /// The job, as JSON.
@@ -222,7 +222,7 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     ))?;
     if report.truncations > 0 {
         output.line(format_args!(
-            "of that, {:.1} ns are each transaction's share of the {} truncations of the log, including the one at the end of the run",
+            "this time includes {:.1} ns, each transaction's share of the {} truncations of the log, including the truncation at the end of the run",
             report.truncation_ns,
             grouped(report.truncations)
         ))?;

@@ -179,8 +179,8 @@ pub fn typed() -> String {
     std::iter::once("tp bench".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a program whose latches can be made to call the kernel: this program if it was built with that feature, else
-/// the program that the environment variable names, if it is set.
+/// Returns a program whose latches can be made to call the kernel: this program if it was built with the feature
+/// `kernel-latches`, else the program that the environment variable `LIBTP_KERNEL_LATCHES` names, if it is set.
 fn kernel_program(own: &Path) -> Option<PathBuf> {
     match cfg!(feature = "kernel-latches") {
         true => Some(own.to_path_buf()),

@@ -59,7 +59,7 @@ impl Arguments {
         Ok(Ending::of(good))
     }
 
-    /// Measures a bank whose processes are killed, at default settings and with a long log, and audits it.
+    /// Measures a bank whose processes are killed, at default settings and with a long log, and audits the bank.
     fn crashed_bank(&self, directory: &Path, output: &mut Output) -> Result<bool> {
         let path = directory.join("bank");
         let scale = Scale::with_accounts(self.accounts);

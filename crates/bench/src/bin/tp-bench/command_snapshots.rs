@@ -23,7 +23,7 @@ use libtp_console::numbers::seconds;
 use libtp_console::output::Output;
 use serde_json::json;
 
-/// The number of clients from which on they wait for each other in the paper's multi-user runs.
+/// Number of writers. In the paper's multi-user runs, this is the smallest number of clients that wait for each other.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Time for which a snapshot is held while writers work at a fixed pace, in seconds.
     #[arg(long, default_value = "60", value_parser = seconds)]
     seconds: Duration,
-    /// Transactions per second of all writers together, while the snapshot of --seconds is held.
+    /// Transactions per second of all writers together, while a snapshot is held for --seconds.
     #[arg(long, default_value_t = 20_000)]
     paced: u32,
     /// Pairs of turns of writers at full speed, one turn with a snapshot and one without.

@@ -64,7 +64,7 @@ pub struct ClientArguments {
 }
 
 impl Arguments {
-    /// Measures both sides alternately, and prints the tables.
+    /// Measures SQL on an environment and on a file alternately, and prints the tables.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
         let mut home = BankDirectory::open(self.dir.as_deref(), "libtp-sql")?;
         if self.dir.is_none() {

@@ -65,7 +65,7 @@ struct Bank {
     #[arg(long, default_value = "record")]
     granularity: Granularity,
     /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did: two
-    /// transactions that have read the same balance deadlock. Without this option, a transaction takes only the lock
+    /// transactions deadlock if both have read the same balance. Without this option, a transaction takes only the lock
     /// for the change (libtp only).
     #[arg(long)]
     read_first: bool,

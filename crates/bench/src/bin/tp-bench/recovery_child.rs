@@ -1,10 +1,10 @@
 //! The child processes that the benchmark of recovery kills. A child is this program with the verb `recovery-child`. It
 //! reports in lines of JSON.
 //!
-//! A child that opens prints one line when it has opened the environment. A working child also prints a line after
-//! every `TRANSFERS_A_LINE` transfers. A child that fills prints a line when it has loaded the records, and a line when
-//! it has taken the locks. When its input is closed, a child that does not work closes the environment and prints the
-//! duration.
+//! There are three kinds of children, by their role: `open`, `work` and `fill`. The first two print a line when they
+//! have opened the environment. A working child then prints a line after every `TRANSFERS_A_LINE` transfers. A filling
+//! child prints a line when it has loaded the records, and a line when it has taken the locks. When the standard input
+//! of an opening or filling child is closed, the child closes the environment and prints the duration of closing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -51,12 +51,13 @@ pub struct Said {
     pub checkpoint_log: u64,
 }
 
-/// What a working child reports.
+/// The lines of a working child after its first line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
     /// The size of the log.
     Log,
-    /// Nothing, because the benchmark does not read this child's pipe, and a full pipe would stop the child.
+    /// No further line, because the benchmark does not read this child's pipe any more, and a full pipe would stop the
+    /// child.
     Nothing,
 }
 
@@ -200,7 +201,8 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     }
     say(&Said { open_ms: millis(begin), ..look(&env)? })?;
     let few = env.btree("few").map_err(failed())?;
-    // The other transaction's lock in `few` prevents the escalation of many locks to one lock on the whole database.
+    // The transaction `other` has a lock in `few`. This lock keeps the many locks of `txn` from becoming one lock on
+    // the whole database.
     env.run(|txn| few.put(txn, &u64::MAX.to_be_bytes(), &[])).map_err(failed())?;
     let other = env.begin().map_err(failed())?;
     few.get(&other, &u64::MAX.to_be_bytes()).map_err(failed())?;

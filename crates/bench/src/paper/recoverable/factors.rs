@@ -45,8 +45,8 @@ fn point(x: &Place, samples: Vec<f64>) -> Point {
     Point { x: x.clone(), samples, refused: None }
 }
 
-/// Returns, for each round, how many times as fast one contender is as the other at the first place; `None` if one of
-/// them was not measured.
+/// Returns, for each round, the speed of contender `one` as a multiple of the speed of contender `other`, at the first
+/// place. Returns `None` if one of the contenders was not measured.
 fn times(figure: &Figure, one: &str, other: &str, is_cost: bool) -> Option<Vec<f64>> {
     let samples = |name: &str| Some(&figure.series(name)?.points.first()?.samples);
     let (one, other) = (samples(one)?, samples(other)?);

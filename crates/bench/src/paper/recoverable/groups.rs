@@ -90,7 +90,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
     Ok(())
 }
 
-/// Repeats the point of a series that has only one, for each group size.
+/// If a series has only one point, repeats this point for each group size.
 fn everywhere(mut series: Series, groups: &[u32]) -> Series {
     if let [only] = series.points.as_slice() {
         let at = |group: &u32| Point { x: Place::Number(f64::from(*group)), ..only.clone() };
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn response_times_are_sorted_by_group_and_quantile_and_those_of_vista_are_at_each_group_size() {
+    fn response_times_are_sorted_by_group_and_quantile_and_vista_has_a_point_at_each_group_size() {
         let of = |name, group, p50| (name, group, [p50, 10.0 * p50]);
         let responses = [of("rvm", 8, 5.0), of("rvm", 1, 1.0), of("rvm", 8, 7.0), of("vista", 1, 0.1)];
         let series: Vec<Series> =
