@@ -34,11 +34,11 @@ fn trade(shop: &Shop, random: &mut Random, commits: &mut Vec<Commit>) -> u64 {
 #[test]
 fn times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock() {
     let _right = Right;
-    commits_behind_a_wrong_time_have_later_times();
+    commits_after_a_wrong_time_have_later_times();
     a_snapshot_is_not_too_old_because_the_clock_jumps_ahead();
 }
 
-fn commits_behind_a_wrong_time_have_later_times() {
+fn commits_after_a_wrong_time_have_later_times() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let shop = open(directory.path());

@@ -160,7 +160,7 @@ fn opening_a_database_that_is_dropped_meanwhile_makes_a_new_database() {
 }
 
 #[test]
-fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
+fn a_renamed_database_is_used_under_its_new_name_and_by_older_handles() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     for name in ["a", "b", "c"] {
@@ -208,7 +208,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
 }
 
 #[test]
-fn a_write_by_a_handle_from_before_a_rename_keeps_the_indices() {
+fn a_write_by_a_handle_that_is_older_than_a_rename_keeps_the_indices() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
     let before = env.btree("a").unwrap();

@@ -151,7 +151,7 @@ fn names_do_not_count_as_durable_after_a_failed_sync() {
                 put(&env, "table.new", 1).unwrap();
             }
             env.flush().unwrap();
-            // Also a sync that fails because the disk is full loses bytes.
+            // A sync that fails because the disk is full loses bytes, too.
             let fault = if seed % 2 == 0 { Fault::Eio } else { Fault::Enospc };
             disk.fail_call(calls.clone(), call, fault, Repeat::Once);
             let answer = step(&env, 1);

@@ -114,7 +114,7 @@ fn a_full_disk_ends_a_backup_and_does_not_affect_the_environment() {
         match shop.env.backup_on(&to, &mut |_| {}) {
             Err(Error::Full { .. }) => {
                 refused += 1;
-                assert!(Backup::open_on(Arc::clone(&to)).is_err(), "with {room} bytes there is no backup");
+                assert!(Backup::open_on(Arc::clone(&to)).is_err(), "with {room} bytes there must be no backup");
             }
             Err(error) => panic!("{room} bytes: {error}"),
             Ok(_) => {

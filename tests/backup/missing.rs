@@ -492,7 +492,7 @@ fn the_reads_of_an_opening_do_not_grow_with_the_number_of_databases() {
     assert_eq!(got, None);
     println!("figures: opened among {many} databases in {opened:.1?}, with one get in {:.1?}", begun.elapsed());
     drop(env);
-    // An opening needs none of the files that it does not use: they can be missing.
+    // An opening does not need the databases' files: all files but one can be missing.
     let away = place.at("away");
     fs::create_dir(&away).unwrap();
     let is_one = |name: &str| name.ends_with(".tp") && name.starts_with("db") && name != "db7.tp";

@@ -219,7 +219,8 @@ fn a_second_backup_into_the_same_directory_is_refused_and_the_first_is_complete(
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];
     let backup = other.path().join("backup");
-    // The errors of a second backup, once while the first makes a full backup, and once while it adds to it.
+    // The errors of a second backup, once while the first backup is a full backup, and once while the first adds log to
+    // the directory.
     let mut told = Vec::new();
     let mut beside = |is_more: bool| {
         let second = match is_more {

@@ -147,8 +147,8 @@ fn a_page_in_the_place_of_another_page_is_an_error_that_names_the_page() {
     reading.errors.iter().for_each(|error| says(error, &["table.tp", &format!("page {page}")]));
 }
 
-/// Links the last page of a bucket to the page before it, or to itself, as an outdated page on the disk can be linked.
-/// Returns the number of the changed page.
+/// Links the last page of a bucket to the page before it, or to itself. An outdated page on the disk can have such a
+/// link. Returns the number of the changed page.
 fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
     let further_behind = |page: usize| {
         let node = BucketPage::over(&bytes[page * PAGE..(page + 1) * PAGE]).filter(BucketPage::is_further)?;
@@ -387,13 +387,13 @@ fn control_is_named(damage: impl Fn(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_control_file_with_both_halves_damaged_is_refused_by_name() {
+fn a_control_file_with_both_halves_damaged_is_refused_and_named() {
     control_is_named(|bytes| (bytes[4096 + 60], bytes[8192 + 60]) = (0xee, 0xee));
     control_is_named(|bytes| bytes[4096..].fill(0));
 }
 
 #[test]
-fn a_control_file_with_a_damaged_front_is_refused_by_name() {
+fn a_control_file_with_a_damaged_front_is_refused_and_named() {
     control_is_named(|bytes| bytes[0] ^= 1);
     control_is_named(|bytes| bytes[20] ^= 1);
     control_is_named(|bytes| bytes[3000] ^= 1);
@@ -401,12 +401,12 @@ fn a_control_file_with_a_damaged_front_is_refused_by_name() {
 }
 
 #[test]
-fn a_control_file_that_is_all_zeros_is_refused_by_name() {
+fn a_control_file_that_is_all_zeros_is_refused_and_named() {
     control_is_named(|bytes| bytes.fill(0));
 }
 
 #[test]
-fn a_control_file_that_is_cut_is_refused_by_name() {
+fn a_control_file_that_is_cut_is_refused_and_named() {
     for length in [0, 1, 7, 8, 100, 4096, 5000] {
         control_is_named(|bytes| bytes.truncate(length));
     }

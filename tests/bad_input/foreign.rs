@@ -109,12 +109,12 @@ fn files_of_other_kinds_in_the_directory_do_not_matter() {
 }
 
 #[test]
-fn an_unknown_version_of_the_environment_is_refused_by_number() {
+fn an_unknown_version_of_the_environment_is_refused_and_named() {
     refuses("control", &["version 77", "version 1"], |bytes| bytes[8] = 77);
 }
 
 #[test]
-fn an_unknown_version_of_a_database_file_is_refused_by_number() {
+fn an_unknown_version_of_a_database_file_is_refused_and_named() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path());
     let file = directory.path().join("table.tp");
@@ -128,7 +128,7 @@ fn an_unknown_version_of_a_database_file_is_refused_by_number() {
 }
 
 #[test]
-fn an_unknown_version_of_a_log_segment_is_refused_by_number() {
+fn an_unknown_version_of_a_log_segment_is_refused_and_named() {
     refuses("log.00000001", &["version 77", "this build reads version 6"], |bytes| bytes[8] = 77);
     // Records had another layout of their bodies up to version 5, and another layout of their headers up to version 4.
     refuses("log.00000001", &["version 5", "this build reads version 6"], |bytes| bytes[8] = 5);

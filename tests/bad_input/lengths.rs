@@ -13,7 +13,7 @@ fn with_pages(kib: u64, test: impl Fn(&Env, &Db)) {
 }
 
 #[test]
-fn keys_of_no_bytes_and_of_all_that_fit_are_keys_like_others() {
+fn an_empty_key_and_a_key_of_the_largest_length_are_stored() {
     for kib in [4, 8, 64] {
         with_pages(kib, |env, table| {
             let limit = table.key_bytes_max();
@@ -86,7 +86,7 @@ fn a_key_one_byte_too_long_is_refused_and_the_transaction_continues() {
 }
 
 #[test]
-fn values_of_no_bytes_and_of_many_pages_are_values_like_others() {
+fn an_empty_value_and_a_value_of_many_pages_are_stored() {
     for kib in [4, 64] {
         with_pages(kib, |env, table| {
             let page = 1024 * usize::try_from(kib).unwrap();

@@ -8,7 +8,7 @@
 //! | `foreign` | other programs' files, and files of other versions and other environments |
 //! | `places` | paths that are no directories, and directories that are read-only or on a network |
 //! | `damage` | pages, log segments and control files that are cut, zeroed or flipped |
-//! | `full_disk` | a disk that is really full (R8) |
+//! | `full_disk` | a disk that is really full |
 //! | `full_memory` | a directory of shared memory that is full |
 //! | `frugality` | the memory and disk that a new environment takes, and many locks and records without a setting |
 //! | `segments` | segments of recoverable memory on a full disk |

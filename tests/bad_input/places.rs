@@ -37,7 +37,7 @@ fn impossible_paths_are_refused() {
 }
 
 #[test]
-fn directories_that_are_missing_are_made_or_not_as_asked() {
+fn a_missing_directory_is_made_only_on_request() {
     let place = tempfile::tempdir().unwrap();
     let deep = place.path().join("one/two/three");
     let error = Env::builder().create(false).open(&deep).unwrap_err();

@@ -7,7 +7,7 @@ use libtp::{Bytes, Durability, Env, Error, How, Settings};
 use crate::saying::{check_value, key_of, refused, says, value_of};
 
 #[test]
-fn a_settings_file_with_an_unknown_word_is_refused_by_name() {
+fn a_settings_file_with_an_unknown_word_is_refused_and_named() {
     for (text, word) in [
         ("memry = 3", "memry"),
         ("memory = \"3 parsecs\"", "parsecs"),

@@ -1,4 +1,4 @@
-//! Whichever byte of any file is damaged, no read may silently return wrong data (R7).
+//! Whichever byte of any file is damaged, no read may silently return wrong data.
 //!
 //! `LIBTP_TEST_FLIPS` is the number of damages, `LIBTP_TEST_SEED` the first seed; `LIBTP_TEST_INDEX` and
 //! `LIBTP_TEST_FLIP` repeat one damage.

@@ -1,8 +1,8 @@
 //! Crashes at the I/Os of a mixed workload, in all loss modes. One state in ten crashes again inside its recovery or
-//! after it (R1, R2).
+//! after it.
 //!
-//! `LIBTP_TEST_STATES` is the number of states, `LIBTP_TEST_SEED` the first seed. A failure names the variables with
-//! which only its state is tried.
+//! `LIBTP_TEST_STATES` is the number of states, `LIBTP_TEST_SEED` the first seed. A failure names the environment
+//! variables that make the test try only this state.
 
 use std::time::Instant;
 
@@ -11,7 +11,8 @@ use libtp_tests::sizes;
 use libtp_tests::watchdog::{caught, Watchdog};
 use libtp_tests::workload::{self, Plan, Run, Tally};
 
-/// The largest number of states that are tried with one seed. Then the workload of another seed shows more.
+/// The largest number of states that are tried with one seed. Beyond this number, the workload of another seed shows
+/// more than further states of the same workload.
 const STATES_OF_SEED: u64 = 5_000;
 
 #[test]

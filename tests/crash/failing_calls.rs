@@ -1,7 +1,7 @@
-//! Each call of a workload fails, with each kind of error, once or from then on (R4).
+//! Each call of a workload fails, with each kind of error, once or from then on.
 //!
 //! `LIBTP_TEST_FAULTS` is the number of faults that are tried with a seed, `LIBTP_TEST_FAULT_SEEDS` the number of
-//! seeds. A failure names the variables that repeat it.
+//! seeds. A failure names the environment variables that repeat it.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
 //! The machine stops at any call, or any call fails. No acknowledged commit may be lost, and no change of an unfinished
-//! transaction may be there afterwards (R1, R2, R4).
+//! transaction may be there afterwards.
 #![forbid(unsafe_code)]
 
 mod dead_leader;

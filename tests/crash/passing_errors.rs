@@ -9,7 +9,7 @@ use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, Repeat, SimDisk, SimProcess};
 use libtp_tests::versions::platform;
 
-/// The number of bytes after which older log records are no longer in memory, only on the disk.
+/// The number of log bytes after which an earlier log record is only on the disk, not in memory.
 const LOG_BYTES: usize = 4 << 20;
 
 /// Opens an environment on a process's view of a simulated disk, without background threads.

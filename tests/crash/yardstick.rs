@@ -43,8 +43,8 @@ fn every_planted_bug_is_caught_within_ten_seeds() {
 
 #[test]
 fn a_build_without_a_planted_bug_passes() {
-    // The other tests of the suite run every check but this one without a bug. If `LIBTP_TEST_UNPLANTED` is 0, only
-    // this check runs here.
+    // Without a planted bug, the other tests of the suite run every check except `CountedRanges`. If
+    // `LIBTP_TEST_UNPLANTED` is 0, only this check runs here.
     let few = [Catcher::CountedRanges];
     let catchers = if sizes::number("LIBTP_TEST_UNPLANTED", 2) == 0 { &few[..] } else { &Catcher::ALL };
     let seen = on_all_threads(catchers, |&catcher| (catcher, trial::without_a_bug(ENTRY, catcher)));

@@ -13,8 +13,8 @@ use libtp_tests::transfers::TransferId;
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// Opens the environment and checks it: the bank's journal has the transfers in `acknowledged`, the balances agree
-/// with it, no database or index is damaged, and no aborted change is there. Returns the contents.
+/// Opens the environment and checks it: the bank's journal has the transfers in `acknowledged`, the balances agree with
+/// the journal, no database or index is damaged, and no aborted change is there. Returns the contents.
 #[track_caller]
 pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) -> (How, Contents) {
     let env =
@@ -43,7 +43,7 @@ pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) 
 /// Checks that the contents that the observer saw are the contents after a replay of the log.
 #[track_caller]
 pub fn same(seen: &Contents, replayed: &Contents, what: &str) {
-    assert!(seen.keys().eq(replayed.keys()), "{what}: other databases: {:?}, {:?}", seen.keys(), replayed.keys());
+    assert!(seen.keys().eq(replayed.keys()), "{what}: other database names: {:?}, {:?}", seen.keys(), replayed.keys());
     for ((name, seen), replayed) in seen.iter().zip(replayed.values()) {
         let first = seen.iter().zip(replayed).find(|(one, other)| one != other);
         let keys = first.map(|((one, _), (other, _))| format!("{:?} {:?}", text(one), text(other)));
@@ -120,7 +120,7 @@ fn keys_after(tree: &Db, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<
     Ok(piece)
 }
 
-/// Returns all records in the order of their keys, which a hash file does not have.
+/// Returns all records, sorted by their keys: a hash file has no order.
 fn everything(hash: &Db, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut cursor, mut all) = (hash.cursor(txn), Vec::new());
     let mut pair = cursor.first()?;
@@ -146,7 +146,7 @@ fn numbers_after(
     Ok(piece)
 }
 
-/// Copies the files of an idle environment. An opening of the copy makes other shared memory.
+/// Copies the files of an idle environment. An opening of the copy makes new shared memory.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {

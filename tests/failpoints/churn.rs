@@ -93,7 +93,7 @@ const ALL: [Deed; 21] = [
     Deed::Nested,
 ];
 
-/// The deeds that lead to the failpoints whose names begin with a prefix. The first prefix that fits counts.
+/// The deeds that lead to the failpoints whose names begin with a prefix. The first matching prefix is used.
 const LEADS_TO: &[(&str, &[Deed])] = &[
     ("create", &[Deed::Create]),
     ("control", &[Deed::Create, Deed::Checkpoint]),
@@ -138,7 +138,7 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("log", &[Deed::Long, Deed::Checkpoint]),
 ];
 
-/// The number of keys of one process from which on the oldest are deleted.
+/// If a process has more keys than this, it deletes its oldest keys.
 const WINDOW: u64 = 400;
 /// The number of hash files.
 const HASH_FILES: u64 = 16;
@@ -152,7 +152,8 @@ const MADE: u64 = 12;
 /// fewer.
 const CROWD: usize = 150;
 
-/// Prefix of the keys of two records that always have the same value; a number, `/`, and 1 or 2 follow.
+/// Prefix of the keys of two records that always have the same value. After the prefix, a key has a number, `/`, and 1
+/// or 2.
 pub const WHOLE: &str = "long/whole/";
 /// A tree that is filled and emptied. Its leaves give records to their neighbours before they split.
 pub const FILL: &str = "fill";

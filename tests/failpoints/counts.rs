@@ -18,7 +18,7 @@ fn entry() {
 }
 
 #[test]
-fn a_commit_counts_once_if_its_process_died_after_the_record() {
+fn a_commit_counts_once_if_its_process_dies_after_the_commit_record() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();

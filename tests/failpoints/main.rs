@@ -46,7 +46,7 @@ use libtp_tests::sizes;
 
 use scenes::Figures;
 
-/// Lets a victim die at each of today's failpoints. Each time the other processes must continue.
+/// Lets a victim die at each failpoint of today's part of the list. Each time the other processes must continue.
 #[test]
 fn the_survivors_continue_after_a_death_at_any_failpoint() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");

@@ -80,7 +80,7 @@ fn a_panic_at_any_failpoint_ends_only_its_session() {
     assert!(4 * hit >= 3 * points.len(), "only {hit} of {} failpoints were reached", points.len());
 }
 
-/// A failpoint that every transaction passes that changes something.
+/// A failpoint that every transaction with a change passes.
 const OFTEN: &str = "commit: committing, nothing logged";
 
 #[test]

@@ -15,7 +15,7 @@ const TRIES: u32 = 5;
 const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// Declares the memory broken. Two of three survivors die if they reach the failpoint, and another process completes
-/// the rebuild. Returns whether one died.
+/// the rebuild. Returns whether a survivor died.
 pub fn dies_rebuilding(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
     (0..TRIES).any(|_| dies_once(town, point, figures))
 }

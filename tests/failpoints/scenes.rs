@@ -24,8 +24,8 @@ const STILL: Duration = Duration::from_millis(500);
 const DEATHS_OF_ONE: usize = 60;
 /// The number of further tries, each in a new environment, of a failpoint that no process reached.
 const TRIES: u32 = 10;
-/// The failpoints of the first death, if a scene in which a repairer dies names none. After a death at one of these
-/// failpoints, most steps of a repair have work to do.
+/// The failpoints of the first death in a scene in which a repairer dies, if the scene itself names no failpoint for
+/// it. After a death at one of these failpoints, most steps of a repair have work to do.
 const BEFORE: [&str; 3] =
     ["change: pages changed, section open", "change: logged, no page changed", "change: append cleared, pages latched"];
 
@@ -186,7 +186,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
     }
 }
 
-/// Draws the number of the pass of a failpoint at which the victim dies, up to 512.
+/// Draws at which pass of the failpoint the victim dies, from the first pass to the 512th.
 pub fn any_hit(random: &mut Random) -> u64 {
     let most = 1 << random.below(10);
     1 + random.below(most)
@@ -257,7 +257,7 @@ pub fn dies_repairing(
     while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // When one repairer has died, the other must not die later. It may already be at the failpoint.
+    // When one repairer has died, the other must not die later. But the other may already be at the failpoint.
     for repairer in &mut town.crew[..2] {
         if !repairer.has_ended() {
             repairer.arm("none");

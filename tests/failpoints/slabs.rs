@@ -1,5 +1,5 @@
 //! A session dies while it grows a slab: the header names the new chunk, but does not count it. The next session that
-//! grows the slab replaces this chunk, and every handle must find slots in the new chunk.
+//! grows the slab puts another chunk in the place of this chunk. Every handle must find the slots in the other chunk.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

@@ -142,8 +142,8 @@ impl Scenario {
         }
     }
 
-    /// Waits until each survivor has acknowledged more transfers. Some members were armed until a moment ago; a member
-    /// that reached its failpoint just before may end instead. Returns the members that ended.
+    /// Waits until each survivor has acknowledged more transfers. Until a moment ago, some members had the order to die
+    /// at a failpoint. A member that had reached the failpoint by then may end instead. Returns the members that ended.
     #[track_caller]
     pub fn go_on_but_for_late_deaths(&mut self, what: &str) -> Vec<Member> {
         let mut late = Vec::new();
@@ -200,7 +200,7 @@ impl Scenario {
         let dead = managers.processes.dead_sessions().is_empty();
         let pages = managers.buffers.pinned_by_nobody(txn.session());
         managers.leave(txn);
-        assert!(pages.is_empty() || !dead, "pinned without owner {what}: {pages:?}; {:?}", self.deaths);
+        assert!(pages.is_empty() || !dead, "pages are pinned without an owner {what}: {pages:?}; {:?}", self.deaths);
         let rebuilds = managers.processes.rebuild_count();
         // Every death must leave shared memory that can be repaired.
         assert!(

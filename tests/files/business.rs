@@ -1,4 +1,4 @@
-//! Transactions of which each makes version N of a record and of three files. The first file is replaced. The second is
+//! Each transaction makes version N of a record and of three files. The first file is replaced. The second file is
 //! renamed and replaced. For the third, a new file is made and the old file is removed.
 
 use std::path::{Path, PathBuf};
@@ -97,7 +97,8 @@ impl Business {
         Ok(version)
     }
 
-    /// Returns the names of a version's files, as other programs find them when no committed transaction is unfinished.
+    /// Returns the names of a version's files. Other programs find these names when all files of committed transactions
+    /// have got their names.
     pub fn names(version: u64) -> Vec<String> {
         vec![format!("made-{version}"), format!("moved-{version}"), "passwd".into()]
     }
@@ -122,8 +123,8 @@ pub fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// Checks the files in a directory of the machine, as other programs find them when no committed transaction is
-/// unfinished. Returns the first fault.
+/// Checks the files in a directory of the machine, as other programs find them when all files of committed transactions
+/// have got their names. Returns the first fault.
 pub fn judge(place: &Path, version: u64) -> std::result::Result<(), String> {
     let names = names_in(place);
     if names != Business::names(version) {

@@ -1,5 +1,5 @@
-//! A process that commits files, gives files their names (finishes) or sweeps is killed at each failpoint. A survivor,
-//! or the next process, finds all of the change or none of it.
+//! A process that commits files, *finishes* (gives committed files their names) or *sweeps* (removes temporary files)
+//! is killed at each failpoint. A survivor, or the next process, finds all of the change or none of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -74,8 +74,8 @@ fn die_and_judge(name: &str, before: Option<&str>, job: &str, successor: Success
     } else {
         business.begin(&env).unwrap();
     }
-    // The first process keeps the environment open only in this case. While it does, an opener finds nothing to sweep
-    // or finish.
+    // The first process keeps the environment open only in the following case. While it keeps the environment open,
+    // another opener sweeps and finishes nothing.
     let keeps_open = successor == Successor::Survivor && before.is_none() && job == "step";
     let mut kept = Some((env, business));
     if !keeps_open {

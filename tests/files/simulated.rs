@@ -61,7 +61,7 @@ fn files_and_records_have_one_version_after_any_crash() {
     println!("figures: {judged} crashes and {deeper} crashes of the next opening, 0 partial changes, 0 lost");
 }
 
-/// Returns the versions that may be found after an answer.
+/// Returns the versions that may be found after a commit has returned this answer.
 fn after_failure(answer: &libtp::Result<u64>) -> std::ops::RangeInclusive<u64> {
     match answer {
         Ok(_) | Err(Error::FilesWaiting { .. }) => 1..=1,

@@ -73,7 +73,7 @@ fn intermediate_read_only_the_last_write_is_seen() {
 }
 
 #[test]
-fn circular_information_flow_one_of_the_two_is_a_victim() {
+fn circular_information_flow_makes_one_transaction_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -83,8 +83,8 @@ fn circular_information_flow_one_of_the_two_is_a_victim() {
         two.begins(Do::Get("x"));
         let (first, second) = (one.ended(), two.ended());
         match (first, second) {
-            (Ended::Deadlock, read) => assert_eq!(read, value("10"), "the second reads the state before the victim"),
-            (read, Ended::Deadlock) => assert_eq!(read, value("20"), "the first reads the state before the victim"),
+            (Ended::Deadlock, read) => assert_eq!(read, value("10"), "the second must not read the victim's change"),
+            (read, Ended::Deadlock) => assert_eq!(read, value("20"), "the first must not read the victim's change"),
             both => panic!("one session should be the victim: {both:?}"),
         }
     });
@@ -110,7 +110,7 @@ fn observed_transaction_does_not_vanish() {
 }
 
 #[test]
-fn lost_update_of_two_that_read_and_write_the_same_record_one_is_a_victim() {
+fn lost_update_of_one_record_makes_one_transaction_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -125,7 +125,7 @@ fn lost_update_of_two_that_read_and_write_the_same_record_one_is_a_victim() {
 }
 
 #[test]
-fn lost_update_reading_for_update_lets_the_second_wait_instead() {
+fn lost_update_a_second_read_for_update_waits() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -171,7 +171,7 @@ fn read_skew_a_record_that_was_read_is_not_deleted() {
 }
 
 #[test]
-fn write_skew_of_two_that_read_both_records_and_write_one_each_one_is_a_victim() {
+fn write_skew_over_two_records_makes_one_transaction_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, XY);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -242,7 +242,7 @@ fn phantom_nothing_is_added_after_the_last_record_that_was_read() {
 }
 
 #[test]
-fn phantom_a_key_that_was_not_found_stays_away() {
+fn phantom_a_key_that_was_not_found_is_not_inserted() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, ROWS);
         let (one, two) = (scene.session("one"), scene.session("two"));
@@ -270,7 +270,7 @@ fn phantom_nothing_enters_an_empty_database_that_was_read() {
 }
 
 #[test]
-fn phantom_write_skew_of_two_that_scan_a_range_and_insert_one_is_a_victim() {
+fn phantom_write_skew_over_a_range_makes_one_transaction_a_victim() {
     with_both(|granularity| {
         let scene = Scene::new(granularity, ROWS);
         let (one, two) = (scene.session("one"), scene.session("two"));

@@ -20,7 +20,8 @@ use crate::history::{Element, Record, Row, Step};
 const THREADS: usize = 4;
 /// The number of transactions in one environment. It is bounded because the reads get longer with each append.
 const ROUND: u64 = 600;
-/// The number of keys of the `Multi`. To the checker, their values are lists 0 to 3; the lists after them are `List`s.
+/// The number of keys of the `Multi`. To the checker, the values of each key are a list, with a number from 0 to 3. The
+/// lists with higher numbers are the `List`s.
 const KEYS: u32 = 4;
 const LISTS: u32 = 2;
 /// The range of rows that are the records of the `Recno`.

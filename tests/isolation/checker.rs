@@ -303,9 +303,9 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds the real-time order: if a transaction ended before another began, it comes first. For each new transaction,
-    /// only the last ended transaction of each thread is added, which itself comes after the thread's earlier
-    /// transactions.
+    /// Adds the real-time order: a transaction that ended before another transaction began comes first. For each new
+    /// transaction, only the last ended transaction of each thread is added, because the thread's earlier transactions
+    /// come before that transaction.
     fn real_time(&mut self) {
         let mut ends: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.end, txn)).collect();
         let mut begins: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.begin, txn)).collect();

@@ -3,10 +3,10 @@
 //!
 //! A case is a schedule. Without isolation it must show its anomaly. In an environment its outcome must equal the
 //! outcome of a serial order of its committed transactions, also if the transactions that only read use snapshots.
-//! There are two differences to hermitage. In hermitage's G0 the second transaction writes both keys after the first
+//! There are two differences from hermitage. In hermitage's G0 the second transaction writes both keys after the first
 //! transaction, so the outcome equals the outcome of a serial order. Here the second transaction writes one key before
-//! the first transaction does. Hermitage's predicate filters by a value (`value % 3 = 0`); the predicate here is a range
-//! of keys.
+//! the first transaction does. Hermitage's predicate filters by a value (`value % 3 = 0`); the predicate here is a
+//! range of keys.
 
 use libtp::Granularity;
 

@@ -1,5 +1,5 @@
-//! Transactions are strictly serializable (R11): the result is as if each ran without any other, at a moment between
-//! its beginning and its end.
+//! Transactions are strictly serializable: the result is as if each transaction ran alone, at a moment between its
+//! beginning and its end.
 //!
 //! | file | what |
 //! |---|---|

@@ -124,10 +124,10 @@ impl Player {
     }
 }
 
-/// The way in which sessions read that only read.
+/// How sessions without changes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// With locks, as sessions that make changes.
+    /// With locks, as sessions with changes do.
     Lock,
     /// From a snapshot, which is taken at their first step.
     Snapshot,

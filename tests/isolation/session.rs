@@ -301,7 +301,7 @@ impl Session {
         assert_eq!(self.ended(), wanted, "{}: the step that waited", self.name);
     }
 
-    /// Returns the result of the last step, unless it waits.
+    /// Returns the result of the last step, or `None` while the step waits.
     pub fn ended_by_now(&self) -> Option<Ended> {
         self.from.recv_timeout(WAIT).ok()
     }

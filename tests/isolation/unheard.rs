@@ -1,9 +1,9 @@
 //! Transactions whose process was killed in the commit. The observations of other transactions show whether such a
 //! transaction committed.
 //!
-//! If another transaction saw one of its writes, it counts as committed with all its steps, so the checker reports
-//! writes that are missing. Otherwise it counts as aborted. The end of a committed transaction is unknown, so the
-//! real-time order puts no transaction after it.
+//! If another transaction saw a write of the killed transaction, the killed transaction counts as committed with all
+//! its steps, so the checker reports writes that are missing. Otherwise the killed transaction counts as aborted. The
+//! end of a committed transaction is unknown, so the real-time order puts no transaction after it.
 
 use std::collections::HashSet;
 

@@ -143,7 +143,7 @@ fn transactions_and_calls_have_timeouts_of_their_own() {
     assert!(is_timeout(waiter.within(Some(Duration::ZERO), || table.get(&waiter, b"x")), None));
     assert!(
         is_timeout(table.get(&waiter, b"x"), Some(MOMENT)),
-        "the timeout of a call must not change that of the transaction"
+        "the timeout of a call must not change the transaction's timeout"
     );
     let mut cursor = table.cursor(&waiter);
     let refused = waiter.within(Some(MOMENT / 2), || cursor.first());

@@ -69,8 +69,8 @@ pub fn settings(plan: Plan) -> Settings {
     }
 }
 
-/// Runs a plan. Returns the history and a tally. The history's last transaction read everything after the end of all
-/// others.
+/// Runs a plan. Returns the history and a tally. The last transaction of the history reads everything, after all other
+/// transactions have ended.
 pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
     let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
     let env = Env::builder().settings(settings(plan)).open(directory.path())?;
@@ -110,7 +110,7 @@ pub struct Stage<'e> {
 }
 
 impl<'e> Stage<'e> {
-    /// Opens the databases; elements are drawn from `first_element` on.
+    /// Opens the databases. Each new element is a number above `first_element`.
     pub fn new(env: &'e Env, plan: Plan, first_element: Element) -> Result<Stage<'e>> {
         let (lists, cells, rows) = (env.btree("lists")?, env.recno("cells", 8)?, env.btree("rows")?);
         let (begun, elements) = (AtomicU64::new(0), AtomicU64::new(first_element));
@@ -371,7 +371,7 @@ impl<'s, 'e> Actor<'s, 'e> {
         match before.is_empty() && self.random.coin() {
             false => lists.put(running.txn(), &list_key(list), &after)?,
             true => match lists.put_new(running.txn(), &list_key(list), &after) {
-                // Only in a control can the list have been made since the read above.
+                // Only in a control can another transaction have made the list since the read above.
                 Err(Error::Exists) if running.stage.plan.discipline == Discipline::ReadThenWrite => return Ok(()),
                 put => put?,
             },

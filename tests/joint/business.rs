@@ -1,9 +1,9 @@
-//! Counters in two segments and a journal of records: every transaction raises both counters and adds a record, or
-//! does nothing.
+//! Counters in two segments and a journal of records. A transaction over both segments raises both counters and adds a
+//! record, or changes nothing.
 //!
 //! Some transactions change only one segment, some abort, and some roll back a part. Each transaction over both
-//! segments frees the heap block of the transaction before it. It fills a new block with bytes that depend on its
-//! number.
+//! segments frees the heap block of the transaction before it, and fills a new block with bytes that depend on the
+//! transaction's number.
 
 use std::path::Path;
 
@@ -95,7 +95,7 @@ impl Business {
         Ok(next)
     }
 
-    /// Stores wrong values in a part, and in a part inside that part, and rolls the outer part back.
+    /// Stores wrong values after a savepoint, and again after a second savepoint. Rolls back to the first savepoint.
     fn part(&self, txn: &libtp::Txn<'_>, next: u64) -> Result<()> {
         let part = txn.savepoint();
         self.spoil(txn, next + 1)?;
@@ -115,7 +115,7 @@ impl Business {
         for at in [COUNT, ALONE, COUNT] {
             left.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
         }
-        // Frees the old block. In the inner part, this is the block that the outer part made.
+        // Frees the old block. After the second savepoint, this is the block that was made after the first savepoint.
         let old = number(&left.bytes()[8..]);
         if old != 0 {
             left.set_range(old, BLOCK_BYTES)?.fill(stamp(wrong));
@@ -125,7 +125,7 @@ impl Business {
         left.set_range(block, BLOCK_BYTES)?.fill(stamp(wrong));
         left.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
         drop(left);
-        // The right segment is joined in the part, because the transaction did not need it before.
+        // The right segment is joined after the savepoint, because the transaction did not need the segment before.
         let mut right = txn.join(&self.right)?;
         for at in [COUNT, BLOCK] {
             right.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
@@ -150,15 +150,15 @@ impl Business {
             let right = txn.join(&self.right)?;
             let (count, other) = (number(left.bytes()), number(right.bytes()));
             if count != other {
-                return Ok(Err(format!("the left segment has {count}, the right segment {other}")));
+                return Ok(Err(format!("the left segment counts {count} transactions, the right segment {other}")));
             }
             let of_a_part = number(&right.bytes()[8..]);
             if of_a_part != 0 {
-                return Ok(Err(format!("the right segment has {of_a_part}, of a part that was rolled back")));
+                return Ok(Err(format!("the right segment has {of_a_part}, which a rolled-back part has stored")));
             }
             let alone = [16, 2048].map(|at| number(&left.bytes()[at..]));
             if alone[0] != alone[1] {
-                return Ok(Err(format!("the two words for changes of only the left segment have {alone:?}")));
+                return Ok(Err(format!("two words that always change together have the different values {alone:?}")));
             }
             let block = number(&left.bytes()[8..]);
             let wrong = match block {
@@ -179,7 +179,7 @@ impl Business {
             let next = self.journal.get(txn, &(count + 1).to_be_bytes())?;
             if (last.is_none() && count != 0) || next.is_some() {
                 return Ok(Err(format!(
-                    "the memory has {count} transactions; the journal's record of the last is {last:?}, and of the next {next:?}"
+                    "the memory has {count} transactions; the journal has {last:?} of the last, {next:?} of the next"
                 )));
             }
             Ok(Ok(count))

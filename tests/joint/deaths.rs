@@ -1,8 +1,9 @@
-//! A process dies at each failpoint from joining a segment until the last segment has applied the outcome.
+//! A process dies at each failpoint of a transaction over records and memory, from the joining of the first segment
+//! until the last segment has applied the outcome.
 //!
-//! Afterwards records and memory agree, and have all acknowledged changes. A process that ran concurrently with the
-//! victim finds this, a process that opens the environment after all others have died, and a restart from the log
-//! without the shared memory.
+//! Afterwards records and memory must agree, and have all acknowledged changes. Three processes check this: a process
+//! that ran concurrently with the victim, a process that opens the environment after all others have died, and a
+//! process that restarts from the log without the shared memory.
 
 use std::path::Path;
 
@@ -27,12 +28,12 @@ enum Finder {
 /// A durability setting: commits are acknowledged when they are on the disk.
 pub const SYNC: &str = "sync";
 const RELAXED: &str = "relaxed";
-/// The error about a segment that has applied commits that the log has lost.
+/// A part of the error for a segment that is newer than the log: the log has lost commits that the segment applied.
 const NOTICED: &str = "the segment is newer than the environment";
 const FINDERS: [Finder; 3] = [Finder::Survivor, Finder::Next, Finder::Restart];
 /// A failpoint at which a death leaves work for the next process.
 pub const BEFORE: &str = "joined: logged, segments not committed";
-/// The most transactions of a victim: enough for rare events.
+/// The largest number of transactions of a victim. It is large enough that a victim reaches the rare failpoints.
 const MANY: u64 = 60;
 
 /// Configures an environment whose shared memory is in a directory that can be deleted.
@@ -126,7 +127,7 @@ fn hits() -> impl Iterator<Item = u64> {
     [1, 4].into_iter().chain(2..sizes::number("LIBTP_TEST_HITS", 0))
 }
 
-/// As [`Death::happens`], without an earlier death.
+/// Runs a death in the same way as [`Death::happens`], without an earlier death.
 fn dies_once(name: &'static str, hit: u64, finder: Finder) -> bool {
     Death { name, hit, after: None, durability: SYNC, finder }.happens()
 }
@@ -190,8 +191,8 @@ fn a_restart_notices_memory_whose_records_are_lost() {
     }
 }
 
-/// A process rolls back memory of a transaction whose decision was lost, and dies, too. The next process finds the
-/// memory as it was before the transaction, and is not blocked.
+/// The decision of a dead process's transaction is lost. A second process rolls back the transaction's memory, and dies
+/// in the rollback. The next process finds the memory as it was before the transaction, and is not blocked.
 #[test]
 fn a_rolled_back_segment_has_not_applied_a_decision() {
     for nth in 0..3 {

@@ -18,7 +18,7 @@ fn read(txn: &Txn<'_>, segment: &Segment) -> libtp::Result<u8> {
     Ok(txn.join(segment)?.bytes()[0])
 }
 
-/// Holds the guard of a segment while `end` ends its transaction without the program's knowledge.
+/// Holds the guard of a segment while `end` ends the guard's transaction without the program's knowledge.
 fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let dir = tempfile::tempdir().unwrap();
     let ((one, ours), (other, theirs)) = (open(dir.path()), open(dir.path()));
@@ -27,7 +27,7 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let mut memory = txn.join(&ours).unwrap();
     let range = memory.set_range(0, 1).unwrap();
     end(&one, &txn);
-    // In another process, the next transaction could already have joined the segment.
+    // The program still has the guard, so every other transaction is refused.
     for _ in 0..3 {
         let next = other.begin().unwrap();
         let refused = read(&next, &theirs);
@@ -63,8 +63,8 @@ fn a_commit_published_during_a_rebuild_is_reported_as_kept() {
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
     let segment = env.segment("memory", 64).unwrap();
     let records = env.btree("records").unwrap();
-    // This commit is made before the memory is broken: the first relaxed commit of a life writes the control file
-    // before its record, and a commit in broken memory would be refused at that write.
+    // The first relaxed commit of a life writes the control file before it logs its record. In broken memory this write
+    // would be refused, so this first commit is made before the memory is broken.
     env.run_with(libtp::Durability::Relaxed, |txn| records.put(txn, b"before", b"value")).unwrap();
     let txn = env.begin_with(libtp::Durability::Relaxed).unwrap();
     records.put(&txn, b"key", b"value").unwrap();
@@ -86,7 +86,7 @@ fn a_commit_in_abandoned_memory_reaches_no_segment() {
         one.run(|txn| txn.join(&ours)?.set_range(0, 1).map(|range| range.fill(1))).unwrap();
         let records = one.btree("records").unwrap();
         let txn = one.begin_with(libtp::Durability::Relaxed).unwrap();
-        // By this read, the transaction depends on a log position after the end of the rebuilt memory's log.
+        // Because of this read, the transaction depends on a log position after the end of the rebuilt memory's log.
         assert_eq!(records.get(&txn, b"key").unwrap(), None);
         txn.join(&ours).unwrap().set_range(0, 1).unwrap().fill(2);
         if has_records {

@@ -98,7 +98,7 @@ fn a_child_cannot_change_a_joined_segment_and_the_parent_commits() {
                 tried.push(memory.free(0));
                 drop(memory);
                 tried.push(if is_committed { txn.commit() } else { txn.abort() });
-                // Counts the calls that failed with another error, or succeeded.
+                // Counts the calls that succeeded, or failed with another error than `Forked`.
                 let is_refused = |tried: &&libtp::Result<()>| !matches!(tried, Err(libtp::Error::Forked { .. }));
                 exit_now(i32::try_from(tried.iter().filter(is_refused).count()).unwrap());
             };

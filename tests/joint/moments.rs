@@ -31,8 +31,9 @@ fn becomes_true(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A checkpoint reads the unresolved transactions. Meanwhile they are resolved, and another process dies after its
-/// commit record and before its segments apply it. Then all processes die, and the shared memory is lost.
+/// A checkpoint reads the unresolved transactions. Meanwhile they are resolved, and another process dies: it has logged
+/// its commit record, but its segments have not applied the commit. Then all processes die, and the shared memory is
+/// lost.
 #[test]
 fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     let directory = tempfile::tempdir().unwrap();
@@ -77,8 +78,8 @@ fn a_checkpoint_does_not_confuse_unresolved_transactions() {
     assert_eq!(judged, Ok(2), "both transactions had their records on the disk");
 }
 
-/// The disk fails after a commit record is logged and before the segments apply it, and the shared memory is full. The
-/// transaction is committed, and the unresolved segments are noted nevertheless.
+/// The shared memory is full, and the disk fails after a commit record was logged and before the segments apply the
+/// commit. Nevertheless the transaction is committed, and the unresolved segments are noted.
 #[test]
 fn a_commit_on_a_failed_disk_needs_no_room() {
     let directory = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ fn there_is_always_one_token_under_kills() {
         station.wait();
         assert_eq!(station.lines_so_far().collect::<Vec<_>>(), Vec::<String>::new(), "station {chosen} failed");
         let count = ring.check().unwrap().unwrap_or_else(|wrong| panic!("after kill {kill}: {wrong}"));
-        assert!(count >= last, "{last} turns were done, and now only {count}");
+        assert!(count >= last, "{last} turns were done before the kill, and only {count} are found after it");
         last = count;
         *station = start(chosen);
     }

@@ -23,8 +23,8 @@ const ALL_STUCK_WITH_DISK: u64 = 120 * SECOND;
 const ONE_STUCK: u64 = 30 * SECOND;
 /// A worker must end within this time after the order to leave.
 const LEAVING: Duration = Duration::from_secs(60);
-/// A session that waits this long while a worker is stopped waits for the stopped worker, because the other workers
-/// release their locks within microseconds.
+/// The time after which a waiting session counts as a waiter for the stopped worker. The other workers release their
+/// locks within microseconds.
 const WAITING: Duration = Duration::from_millis(1);
 /// If no repair of a killed worker begins within this time, there may be nothing to repair.
 const REPAIR_WAIT: Duration = Duration::from_millis(5);
@@ -37,8 +37,8 @@ pub enum Kills {
     None,
     /// One random worker per kill.
     One,
-    /// A random worker, and then the worker that repairs its session. If no worker begins a repair within 5 ms, another
-    /// random worker.
+    /// Two victims: a random worker, and then the worker that repairs the first victim's session. If no worker begins a
+    /// repair within 5 ms, the second victim is another random worker.
     Two,
 }
 
@@ -82,7 +82,7 @@ pub struct Report {
     pub newcomers: usize,
     /// Number of killed workers that were repairing another worker's session.
     pub repairers: usize,
-    /// Number of times that no worker was left, and the next worker repaired the shared memory.
+    /// Number of repairs of the shared memory by a worker that found no other living worker.
     pub repaired: usize,
     pub stalls: Stalls,
 }
@@ -398,8 +398,8 @@ fn is_repaired(told: &Told) -> bool {
     told.opened.as_ref().is_some_and(|(how, _)| how == "Repaired")
 }
 
-/// Compares the transfers found with the acknowledged transfers. No acknowledged transfer may be lost. For each worker,
-/// at most the last transfer may be found but not acknowledged.
+/// Compares the transfers in the environment with the acknowledged transfers. No acknowledged transfer may be lost. Of
+/// each worker, at most one transfer may be in the environment without an acknowledgement: the last.
 fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), String> {
     for (worker, told) in told {
         let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);

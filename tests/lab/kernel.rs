@@ -69,8 +69,8 @@ fn has_file_system(device: &str) -> bool {
 /// Crashes the machine, or asks the host to crash it.
 pub fn crash(kind: &str) {
     match kind {
-        // `c` makes the kernel panic. `SECOND` also does, and the panic starts a second kernel. `b` reboots without
-        // writing anything to the disk.
+        // `c` makes the kernel panic. `SECOND` makes the kernel panic, too, and the panic starts a second kernel. `b`
+        // reboots without writing anything to the disk.
         "c" | "b" | SECOND => {
             fs::write("/proc/sys/kernel/sysrq", "1").unwrap();
             fs::write("/proc/sysrq-trigger", if kind == "b" { "b" } else { "c" }).unwrap();

@@ -1,5 +1,5 @@
-//! The guest of the warm-reboot lab: the init program and only program of a machine. The machine's kernel crashes while
-//! the guest stores.
+//! The guest of the warm-reboot lab: the only program of a machine, started as its init program. The machine's kernel
+//! crashes while the guest stores.
 //!
 //! Paper: Rio Vista, section 3: the operating system crashes, and the memory keeps its contents. `cargo xtask lab`
 //! starts the machine, and crashes it or makes the guest crash it. The guest stores to a file in memory that a warm

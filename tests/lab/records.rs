@@ -1,12 +1,12 @@
 //! Records of the library itself: their changes, and the check of their contents.
 //!
-//! There are two environments. Their files are on a disk, whose page cache is lost in a crash of the system, and both
-//! acknowledge commits from memory. A warm start keeps the memory of the first environment, which the library detects.
-//! The memory of the second environment is lost, although it was declared to survive. The second environment is a
-//! control. It must refuse to open at first, then lose commits, and report the loss.
+//! There are two environments. Their files are on a disk, whose page cache is lost in a crash of the system. Both
+//! environments acknowledge commits from memory. A warm start keeps the memory of the first environment, and the
+//! library detects this. The memory of the second environment is lost, although it was declared to survive. The second
+//! environment is a control. It must refuse to open at first, then lose commits, and report the loss.
 //!
-//! Any other deviation is a panic and thus a failure, also in the control. The control may lose any number of its last
-//! commits, each as a whole.
+//! Any other deviation causes a panic and fails the run, in the control, too. The control may lose any number of its
+//! last commits, but no part of a commit.
 
 use libtp::{Bytes, Db, Durability, Env, Error, How, Keep, Recno, Settings, Survives};
 
@@ -30,9 +30,9 @@ const KEPT_OVER_STARTS: Place = Place { name: "records", files: "/d/records", me
 const LOST: Place = Place { name: "lost", files: "/d/lost", memory: "/tmp", declared: Some(Survives::System) };
 
 impl Place {
-    /// Makes settings with small files, so that between two crashes the log fills several files and checkpoints run. At
-    /// every second start, and always in the control, no background thread writes the log to the disk. The control also
-    /// makes no early checkpoints.
+    /// Makes settings with small files. So checkpoints run between two crashes, and the log fills several files. At
+    /// every second start, and always in the control, no background thread writes the log to the disk. In the control,
+    /// much more log is written between two checkpoints.
     fn builder(&self, boots: usize) -> libtp::Builder {
         let is_control = self.declared.is_some();
         let is_lazy = is_control || boots % 2 == 1;
@@ -142,7 +142,7 @@ impl Books {
             let (from, to, sum) = (word(0), word(1), word(5));
             if count > 0 && (this != self.last.number + 1 || digest(self.last.digest, from, to, word(2)) != sum) {
                 return Err(format!(
-                    "transfer {this} follows transfer {}, and does not match its number and digest",
+                    "transfer {this} has a wrong number or digest after transfer {}",
                     self.last.number
                 ));
             }

@@ -1,9 +1,9 @@
 //! A second kernel, which the running kernel loads into reserved memory. When the running kernel panics, it starts the
 //! second kernel directly, without firmware.
 //!
-//! Paper: Rio Vista, section 3, whose warm start reads memory before it is cleared. The second kernel runs in memory
-//! that was reserved for it (`crashkernel=`), and starts this program. The program finds the filesystem in the kept
-//! memory.
+//! Paper: Rio Vista, section 3. There the warm start reads the memory before the memory is cleared. Here the second
+//! kernel runs in memory that was reserved for it (`crashkernel=`), and starts this program. The program finds the
+//! filesystem in the kept memory.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;

@@ -10,11 +10,12 @@ use crate::stock::{self, Listed, Numbered, Window};
 
 /// Number of threads that work concurrently.
 pub const WORKERS: usize = 2;
-/// Number of queues of each worker. The first is emptied by a cursor, the second by the keys of its messages.
+/// Number of queues of each worker. The worker finds the first message of its first queue with a cursor, and the first
+/// message of its second queue by the message's key.
 pub const QUEUES: usize = 2;
 /// Bytes of a record in the record-number file.
 pub const RECORD_BYTES: usize = 48;
-/// Number in the key of a record that is always after the last message of each queue.
+/// The number in the key of a queue's fence, a record that is always after the queue's last message.
 const FENCE: u32 = u32::MAX;
 
 /// An environment, its databases, and their expected contents.
@@ -24,10 +25,10 @@ pub struct House {
     /// A B-tree in which keys are inserted and deleted at random.
     pub records: Db,
     pub of_records: Numbered,
-    /// A hash file with the same kind of keys.
+    /// A hash file with keys of the same kind as the keys of `records`.
     pub hashed: Db,
     pub of_hashed: Numbered,
-    /// A B-tree with an index and the same kind of keys.
+    /// A B-tree with an index, and with keys of the same kind as the keys of `records`.
     pub indexed: Db,
     /// The index of `indexed`, whose entries are kept up to date while this value exists.
     _index: Index,
@@ -113,7 +114,7 @@ impl House {
         }
     }
 
-    /// Puts records at seven of ten keys of the B-trees and the hash file, and fills the list to its usual length.
+    /// Puts records at seven of ten keys of `records`, `hashed` and `indexed`, and fills the list to its usual length.
     pub fn furnish(&self, extent: Extent, seed: u64) {
         let mut random = Random::new(seed);
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -203,7 +204,7 @@ impl House {
         audited
     }
 
-    /// Commits the transaction, which releases its locks, and begins another.
+    /// Commits the transaction to release its locks, and begins another transaction.
     fn audited<'e>(&'e self, txn: libtp::Txn<'e>) -> libtp::Txn<'e> {
         txn.commit().unwrap();
         self.env.begin().unwrap()

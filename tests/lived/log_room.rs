@@ -1,5 +1,5 @@
-//! Only the log, with the smallest ring on a nearly full disk. Sessions append many records into room that they
-//! reserved earlier, their credit (PROTOCOLS D11).
+//! Tests of the log alone, with the smallest ring on a nearly full disk. A session's credit is the room in the log that
+//! the session has reserved and not used yet. The sessions append many records into this room (PROTOCOLS D11).
 
 use std::sync::Arc;
 

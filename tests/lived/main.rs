@@ -17,8 +17,9 @@
 //! Two threads update, insert and delete at random. At any time about seven of ten keys have a record. Values have 20
 //! to 400 bytes, and a few have thousands. The databases are a B-tree, a hash file, a B-tree with an index, a
 //! record-number file, a list, and a B-tree of queues, in which messages are added at one end and removed at the other.
-//! The page cache is smaller than the files, and checkpoints run. The first tenth of the run is the warm-up. Later
-//! sizes are compared with the sizes at its end. Times are printed and drawn, but not judged.
+//! The page cache is smaller than the files, and checkpoints run. The first tenth of the run is the warm-up. The
+//! sizes after the warm-up are compared with the largest sizes during the warm-up. Times are printed and drawn, but not
+//! judged.
 //!
 //! `LIBTP_TEST_OPERATIONS` sets the number of operations, and `LIBTP_TEST_KEYS` the number of keys. `LIBTP_TEST_PLOT`
 //! is the path of the picture's file, relative to the root of the source tree.
@@ -51,10 +52,10 @@ const SAMPLES: u64 = 100;
 /// Number of samples in the warm-up, which is the first tenth of the run.
 const WARM: usize = 10;
 const TENTHS: usize = 10;
-/// The largest allowed size after the warm-up, in percent of the size at its end.
+/// The largest allowed size after the warm-up, in percent of the largest size during the warm-up.
 const GROWTH_PERCENT: u64 = 110;
-/// The largest allowed number of pages of one database after the warm-up, in percent of the number at its end. It is
-/// larger than `GROWTH_PERCENT`, because one database may reach its final size later.
+/// The largest allowed number of pages of one database at the end of the run, in percent of the number at the end of
+/// the warm-up. It is larger than `GROWTH_PERCENT`, because one database may reach its final size later.
 const GROWTH_PERCENT_OF_ONE: u64 = 125;
 /// The largest allowed number of pages at the end, in percent of the number in the middle of the run.
 const GROWTH_PERCENT_LATE: u64 = 108;
@@ -73,8 +74,8 @@ const REGION_PIECE: u64 = 12 << 20;
 /// Growth of files that is allowed in addition to the percentage, because files are extended by pieces of up to this
 /// size.
 const FILE_PIECE: u64 = 4 << 20;
-/// Growth in pages that is allowed in addition to the percentage. The number of pages varies by chance, which in a
-/// small database is more than a few percent.
+/// Growth in pages that is allowed in addition to the percentage. The number of pages varies by chance. In a small
+/// database this variation is more than a few percent.
 const PAGES: u64 = 64;
 /// Bytes of log that are allowed in addition to the log of three checkpoint intervals: log written while a checkpoint
 /// runs, and log files kept for reuse.
@@ -214,8 +215,8 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     complaints
 }
 
-/// Returns a complaint for each database whose pages (used and free) grew, and for the sum of all databases. `tenths`
-/// has the page counts after each tenth of the run.
+/// Returns a complaint for each database whose number of pages (used and free) grew too much, and one if the sum of all
+/// databases grew too much. `tenths` has the page counts after each tenth of the run.
 ///
 /// Leaves and buckets that were once split are not merged, and their fill varies by chance. So every tenth of the run
 /// adds some pages, but fewer than the tenth before. If pages were never reused, every tenth would add as many as the

@@ -8,7 +8,7 @@ use libtp_histogram::Histogram;
 
 use crate::house::House;
 
-/// One sample. Its latencies are those since the sample before. Sizes are in bytes, times in nanoseconds.
+/// One sample. Its latencies are of the operations since the previous sample. Sizes are in bytes, times in nanoseconds.
 #[derive(Clone)]
 pub struct Sample {
     /// Operations since the beginning.

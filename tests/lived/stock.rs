@@ -1,8 +1,8 @@
 //! The expected contents of the databases: for each record, a number that determines its bytes.
 //!
 //! These books take the same memory however long the run is, so that any growth is in the library. A transaction
-//! changes the books while it has the record locked. It enters its change before it commits, and restores the old entry
-//! before it aborts. So the books and the database agree on the last change of each record.
+//! enters its change of a record into the books while it has the record locked, and before it commits. Before it
+//! aborts, it restores the old entry. So the books and the database agree on the last change of each record.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

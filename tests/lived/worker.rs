@@ -21,7 +21,8 @@ const CHANGES: u64 = 4;
 const CHANGES_OF: u64 = 7;
 /// One of this many changes first reads and compares the record.
 const READ_IN: u64 = 4;
-/// A queue has at most `Extent::window` messages, and at least that number minus this number.
+/// A queue has at most `Extent::window` messages. A worker removes no message from a queue that has fewer than
+/// `Extent::window - PLAY` messages.
 const PLAY: u32 = 32;
 
 /// Times and counts of a part of the run.
@@ -190,7 +191,7 @@ impl<'h> Worker<'h> {
                 let found = self.house.queues.prefix(txn, &[prefix])?.first()?;
                 let (found_key, found_value) = found.expect("the queue is not empty");
                 stock::value_of(window.first, queue as u64, &mut self.value);
-                assert_eq!(found_key, self.key, "the first of queue {queue}");
+                assert_eq!(found_key, self.key, "the first message of queue {queue}");
                 assert!(found_value == self.value, "message {} of queue {queue} was read wrong", window.first);
             }
             assert!(self.house.queues.delete(txn, &self.key)?, "message {} of queue {queue} is gone", window.first);

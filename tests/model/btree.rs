@@ -456,7 +456,8 @@ fn a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place() {
     let key = |number: u8| [b'k', number];
     env.run(|txn| (0..40).try_for_each(|number| tree.put(txn, &key(number), &[number; 20]))).unwrap();
     env.run(|txn| {
-        // The program's calls move the record to another slot, or also to another cell, on the same leaf.
+        // The program's calls move the record on its leaf. The calls in the first function move it to another slot, and
+        // the call in the second function moves it to another cell.
         tree.update_with(txn, &key(20), |value| {
             tree.put(txn, &key(100), &[1; 20]).unwrap();
             tree.put(txn, b"k", &[2; 20]).unwrap();

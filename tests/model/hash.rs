@@ -96,8 +96,8 @@ impl File {
         }
     }
 
-    /// Checks a scan. It must return every record that exists during the whole scan once and unchanged, and every
-    /// record that is put meanwhile at most once.
+    /// Checks a scan. A record that exists during the whole scan must be returned exactly once, and unchanged. A record
+    /// that is put during the scan may be returned at most once.
     fn scan(&self, txn: &Txn<'_>, (met, put, filling): (u8, u8, Filling), model: &mut Map) -> Outcome<()> {
         let mut missing: BTreeSet<Vec<u8>> = model.keys().cloned().collect();
         let mut found = BTreeSet::new();

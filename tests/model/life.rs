@@ -351,7 +351,7 @@ impl<T: Subject> Life<T> {
             }
             Next::PowerCut(image) => {
                 self.tally.power_cuts += 1;
-                // The machine is off. What the destructors write goes to a discarded disk.
+                // The machine is off, so the disk to which the destructors write is discarded.
                 self.disk.discard();
                 self.close();
                 self.disk = image;
@@ -424,7 +424,7 @@ impl<T: Subject> Life<T> {
         if !self.states.contains(&found) {
             let differences: Vec<String> = self.states.iter().map(|state| T::difference(state, &found)).collect();
             return Err(TestCaseError::fail(format!(
-                "no state that a power cut may leave; the differences are: {differences:?}"
+                "a power cut may not leave this state; the differences to the allowed states are: {differences:?}"
             )));
         }
         self.states = vec![found];

@@ -6,7 +6,7 @@
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
 //! | `pairs` | changes of key-value pairs in a database and in its model |
-//! | `hash` | hash files with the same keys and values, and scans during which records are put |
+//! | `hash` | hash files with the same keys and values as the B-trees, and scans during which records are put |
 //! | `multi` | keys with several values, sorted or in the order of insertion |
 //! | `list` | lists, whose records are renumbered, and their cursors |
 //! | `index` | a database with indices |

@@ -24,8 +24,8 @@ enum Step {
     PutAt(u8, u8, u16),
     /// Moves a cursor from a key to the next and to the previous key.
     Around(u8),
-    /// Reads a range in both directions, with or without its upper bound. Then reads the keys of which the step's first
-    /// key is a prefix.
+    /// Reads a range in both directions, with or without its upper bound. Then reads all keys that begin with the
+    /// step's first key.
     Range(u8, u8, bool),
     DeleteRange(u8, u8, bool),
 }
@@ -281,7 +281,7 @@ fn sorted_duplicates_agree_with_a_map_of_sets() {
 }
 
 #[test]
-fn duplicates_as_they_came_agree_with_a_map_of_lists() {
+fn duplicates_in_insertion_order_agree_with_a_map_of_lists() {
     run::<Kind<false>>(
         "duplicates as they came",
         Shape { page_bytes: 4096, record_bytes: 0 },

@@ -64,8 +64,8 @@ fn a_relaxed_commit_into_memory_that_was_given_up_is_not_answered() {
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut member = Member::start(directory.path(), 0);
-    // The first relaxed commit in a region changes the control file before it logs its record, so a commit comes before
-    // the tested one.
+    // The first relaxed commit in a region changes the control file before it logs its record. So the test makes
+    // another relaxed commit before the tested commit.
     member.ask("put-relaxed key 0");
     member.ask("arm commit: committing, nothing logged!stop");
     member.order("put-relaxed key 1");

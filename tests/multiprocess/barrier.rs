@@ -14,11 +14,11 @@ use libtp_sim::Random;
 use libtp_tests::sizes;
 use rio::{Region, Word};
 
-/// The report of the first test's committing session that it has not seen that memory is broken, and of the second
-/// test's visiting session that it has not found the page.
+/// A report. In the first test, the committing session has not seen that memory is broken. In the second test, the
+/// visiting session has not found the page.
 const UNSEEN: u64 = 1;
-/// The report of the first test's committing session that it has seen that memory is broken, and of the second test's
-/// visiting session that it has found the page.
+/// A report. In the first test, the committing session has seen that memory is broken. In the second test, the visiting
+/// session has found the page.
 const SEEN: u64 = 2;
 
 fn wait_until(ready: impl Fn() -> bool) {
@@ -77,9 +77,9 @@ fn a_declaration_of_broken_memory_and_a_commit_see_each_other() {
     println!("figures: memory declared broken {count} times while a commit was published; a session noticed each time");
 }
 
-/// A session enters a tree, and then finds a page, without a fence in between. Another unlinks the page, and then asks
-/// which sessions are in a tree (PROTOCOLS T2). One of them must see the other. Otherwise the page is used again, and
-/// the first session reads another page in its place.
+/// A session enters a tree, and then finds a page, without a fence in between. Another session unlinks the page, and
+/// then asks which sessions are in a tree (PROTOCOLS T2). One of the two sessions must see the other's store. Otherwise
+/// the page is used again while the first session reads it.
 #[test]
 fn a_visit_that_finds_a_page_is_seen_before_the_page_is_freed() {
     let region = Region::anonymous(1 << 24).unwrap();
@@ -126,7 +126,10 @@ fn a_visit_that_finds_a_page_is_seen_before_the_page_is_freed() {
             looked.store(count, Ordering::Release);
         }
         round.store(over, Ordering::Release);
-        assert_eq!(failure, None, "in that round neither saw the other: a page would be used again under a reader");
+        assert_eq!(
+            failure, None,
+            "in this round neither session saw the other's store: a page would be used again while a session reads it"
+        );
     });
-    println!("figures: a page unlinked {count} times while a session looked for it: each time one saw the other");
+    println!("figures: a page unlinked {count} times while a session looked for it; a session noticed each time");
 }

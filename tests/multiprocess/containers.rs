@@ -15,7 +15,8 @@ const OTHER_MEMORY: &[&str] =
     &["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$0\" \"$@\""];
 /// The command that starts a program as the first process of a pid namespace. The program dies with its starter.
 const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
-/// The command that starts a program in a pid namespace with another process. The namespace outlives the program.
+/// The command that starts a program in a pid namespace whose first process is another process. The namespace outlives
+/// the program.
 const OTHER_PIDS_NOT_FIRST: &[&str] =
     &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$0\" \"$@\"; sleep 100"];
 /// Bytes that must be free in the directory of shared memory.
@@ -56,7 +57,7 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         here.ask("put key here");
         let mut there = Member::launch_under(OTHER_PIDS, directory.path(), 2, "record").opened();
         assert_eq!(there.how, "Joined");
-        // A waiter looks for dead processes in less time than the wait below takes.
+        // The wait below is so long that the waiter looks for dead processes meanwhile.
         there.order("put key there");
         assert_eq!(
             there.answer_within(Duration::from_millis(500)),
@@ -86,8 +87,8 @@ const FOREIGN_TABLE: &[&str] = &["--pid", "--fork", "--kill-child"];
 /// Marks the process inside that namespace.
 const AMONG_FOREIGN: &str = "LIBTP_TEST_FOREIGN_TABLE";
 
-/// Runs processes as they are after `nsenter --pid`, or in a container without its own `/proc`: in `/proc`, their pids
-/// belong to other processes.
+/// In `/proc`, the pids of the tested processes belong to other processes. This is the case after `nsenter --pid`, and
+/// in a container without its own `/proc`.
 #[test]
 fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead() {
     let name = "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead";
@@ -127,9 +128,9 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
     });
 }
 
-/// A process outside the namespace cannot see the parent's pid, so it sees only by the parent's lock on a file whether
-/// the parent lives. The forked child inherits this lock, and must release it. (A raw clone keeps the lock until the
-/// clone calls the library or ends: docs/design/0004.)
+/// A process outside the namespace cannot see the parent's pid. So only the parent's lock on a file shows whether the
+/// parent lives. The forked child inherits this lock, and must release it. (A raw clone keeps the lock until the clone
+/// calls the library or ends: docs/design/0004.)
 #[test]
 fn a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive() {
     alone("containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive", || {
@@ -171,7 +172,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
                 refused => assert!(refused.contains("full") && refused.contains("nothing was changed"), "{refused}"),
             }
         }
-        // One process dies. Its sessions are repaired at the latest when there is room again.
+        // One process dies. Its sessions are repaired when there is room again, or earlier.
         crew.remove(0).kill();
         memory.free("ballast");
         assert_eq!(crew[0].ask("get key"), "none");

@@ -291,7 +291,7 @@ fn a_copied_region_file_is_not_trusted() {
 }
 
 #[test]
-fn a_backup_is_not_restored_under_processes_at_work_unnoticed() {
+fn a_backup_restored_under_working_processes_is_noticed() {
     let (directory, backup) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut one = Member::start(directory.path(), 1);
     one.ask("put key before");

@@ -1,5 +1,5 @@
 //! All processes die. If their shared memory survives, the next process repairs it; otherwise it replays the log.
-//! Either way, every acknowledged transfer is there, and no part of an uncommitted transfer.
+//! In both cases the environment must have every acknowledged transfer, and no part of an uncommitted transfer.
 
 use std::collections::BTreeSet;
 use std::path::Path;

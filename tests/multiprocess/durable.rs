@@ -1,5 +1,6 @@
-//! A session dies after it has logged its commit record. Another session reads its changes in a transaction that asks
-//! for `Sync`: the commit must be on disk before this transaction is answered (PROTOCOLS L4, D6).
+//! A session dies after it has logged its commit record. Another session reads the dead session's changes in a
+//! transaction that asks for `Sync`: the dead session's commit must be on disk before this transaction is answered
+//! (PROTOCOLS L4, D6).
 
 use libtp::{Env, How};
 

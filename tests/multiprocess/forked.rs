@@ -78,7 +78,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
         assert_eq!(curious.ask(&format!("put key {round}")), "put");
         assert_eq!(other.ask("get key"), round.to_string());
     }
-    // No process takes the curious process for dead: after the other process has left, it is still attached.
+    // No process has taken `curious` for dead, so `curious` is still attached after `other` has left.
     other.leave();
     curious.ask("begin");
     curious.ask("put key unfinished");

@@ -257,8 +257,8 @@ fn a_child_that_outlives_all_killed_processes_does_not_prevent_the_next_open() {
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
         drop((table, env));
-        // The clone still has its parent's lock. Without the region, the next opening could not tell the clone from an
-        // attached process whose memory it does not see. So the region is not removed.
+        // The clone still has its parent's lock. If the region were removed, the next opening could not distinguish the
+        // clone from a living process that uses other memory. So the region is not removed.
         let next = if way == "fork" { How::Clean } else { How::Repaired };
         assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, next, "{way}");
     }

@@ -48,8 +48,9 @@ struct Unanswered {
     value: String,
 }
 
-/// Puts long values, each on another page, until the process stops at the failpoint and has no role but `role` (a
-/// rebuild would wait for another role of writing). Returns the put without an answer.
+/// Puts long values on different pages until the process stops at the failpoint. If the stopped process has another
+/// role than `role`, the process continues and the puts are repeated, because a rebuild may wait for that role. Returns
+/// the put without an answer.
 fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: Option<&str>) -> Unanswered {
     let numbers = (0..KEYS).step_by(STEP).cycle();
     let mut puts = numbers.zip(0..).map(|(number, count)| Unanswered { number, value: format!("{count:0>500}") });

@@ -20,7 +20,8 @@ const KEYS: u32 = 300;
 /// Pages that are read: all pages that the tree ever has.
 const PAGES: std::ops::Range<u32> = 1..120;
 const PAGE_BYTES: usize = 8192;
-/// The writer stops, and then dies, at each of these places: from the first store to a page to its latch.
+/// The writer stops, and then dies, at each of these places. They are in the order of the calls, from the beginning
+/// of a change to the release of the page's latch.
 const PLACES: [&str; 5] = [
     "buffer: count odd, page not changed",
     "change: logged, no page changed",
@@ -53,9 +54,9 @@ impl Seen {
             assert!(words.iter().all(|&word| word == 0), "page {page} has contents and no LSN");
             return true;
         }
-        assert_eq!(words[0] >> 32, u64::from(page), "another page is believed");
+        assert_eq!(words[0] >> 32, u64::from(page), "the bytes of another page were accepted");
         let known = self.0.entry((page, words[1])).or_insert_with(|| words.clone());
-        assert!(*known == words, "a reader believes half a change of page {page}");
+        assert!(*known == words, "a reader accepted half a change of page {page}");
         true
     }
 }
@@ -74,7 +75,7 @@ impl Looker {
             let (mut seen, mut believed) = (Seen::default(), 0);
             while !over.load(Ordering::Relaxed) {
                 believed += PAGES.filter(|&page| seen.look(&managers.buffers, file, page)).count() as u64;
-                // Pages have many LSNs, and only the last ones come again.
+                // Each change gives a page a new LSN, and the reader does not find the old LSNs again.
                 if seen.0.len() > 20_000 {
                     seen.0.clear();
                 }
@@ -86,7 +87,7 @@ impl Looker {
 
     fn end(self) {
         self.is_over.store(true, Ordering::Relaxed);
-        assert!(self.thread.join().expect("every page that was believed was whole") > 100, "few pages were believed");
+        assert!(self.thread.join().expect("every accepted page was whole") > 100, "few pages were accepted");
     }
 }
 
@@ -98,7 +99,7 @@ fn is_a_process_stopped(env: &Env) -> bool {
     env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped)
 }
 
-/// Lets the member change records, leaves among them that split, until it stops or `count` changes are made.
+/// Lets the member put records, so that leaves split, until the member stops or has made `count` changes.
 fn change(member: &mut Member, env: &Env, count: u32) {
     let text = "w".repeat(700);
     for number in 0..count {
@@ -158,7 +159,7 @@ fn die_at(place: &str, repair: Option<&str>) {
         let is_resident = managers.buffers.is_resident(PageId::new(file, PageNo::new(page)));
         assert!(
             !is_resident || seen.look(&managers.buffers, file, page),
-            "{place}: page {page} is never believed again"
+            "{place}: page {page} is never accepted again"
         );
     }
     assert!(env.verify("table").unwrap().findings.is_empty(), "{place}");

@@ -152,7 +152,7 @@ fn a_repairer_stopped_after_a_repair_blocks_no_repair_of_the_slots_next_tenant()
             others.push(std::mem::replace(&mut next, tenant(number, &format!("key{number}"))));
         }
     }
-    assert!(places().is_superset(&buried), "the slot of the dead session has no new tenant, so the test shows nothing");
+    assert!(places().is_superset(&buried), "no new session has the dead session's slot, so the test shows nothing");
     next.kill();
     next.wait();
     until("all dead sessions are repaired", || {

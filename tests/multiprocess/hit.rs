@@ -206,7 +206,7 @@ fn an_opener_does_not_panic_at_any_hit_word() {
         let table = env.btree("table").unwrap();
         env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
         words(&env, name).into_iter().for_each(|(place, _)| store(&env, place, NONSENSE));
-        // This opening starts background threads, so it also takes sessions for repairs.
+        // This opening starts background threads, which take sessions of their own for repairs.
         let second = Env::open_or_create(directory.path());
         let found = second.and_then(|second| {
             let table = second.btree("table")?;

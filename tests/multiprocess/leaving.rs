@@ -160,7 +160,7 @@ fn a_forgotten_transaction_ends_with_its_process() {
     two.waits("put key newer");
     assert_eq!(env.transactions().len(), 2, "{:?}", env.transactions());
     one.ask("put other value");
-    // Also an orderly end of the process ends the transaction without an error.
+    // An orderly end of the process ends the transaction, too, and returns no error.
     one.leave();
     assert_eq!(two.answer(), "put");
     assert_eq!(two.ask("get key"), "newer");

@@ -34,7 +34,7 @@ impl Place {
         directory
     }
 
-    /// Opens a new environment, and returns the left memory of other environments that was not removed.
+    /// Opens a new environment. Returns the memory that other environments left and that was not removed.
     fn sweep(&self, name: &str) -> Vec<OrphanedMemory> {
         Env::open_or_create(self.environment(name)).unwrap().sweep_memory()
     }
@@ -244,7 +244,7 @@ fn memory_of_a_deleted_environment_is_not_used_by_a_new_environment_in_the_same_
     assert!(!region.exists());
 }
 
-/// Sets the flag when dropped, also if the test fails. The flag ends the threads.
+/// Sets the flag when dropped, even if the test fails. The flag ends the threads.
 struct EndOf<'d>(&'d AtomicBool);
 
 impl Drop for EndOf<'_> {

@@ -32,7 +32,7 @@
 //! | `strangers` | files that another user made where the library looks for shared memory |
 //! | `left` | shared memory that deleted and moved environments left |
 //! | `limits` | processes with less memory or lower limits than others |
-//! | `durable` | changes of a dead session are on disk when a reader of them is answered |
+//! | `durable` | the commit of a dead session is on disk before a transaction that has read its changes is answered |
 //! | `primitives` | the program's own pages and log-record types |
 //! | `readers` | a reader of a page dies while other sessions wait for the page |
 //! | `snapshots` | snapshots, while other processes write, are killed, and take checkpoints |

@@ -1,5 +1,5 @@
-//! A transaction that one process passes on and another process continues. It is undone if the process that has it
-//! dies.
+//! A transaction that one process passes on and another process continues. If the process that has the transaction
+//! dies, the transaction is undone.
 
 use std::path::Path;
 #[cfg(feature = "failpoints")]
@@ -66,7 +66,7 @@ fn the_death_of_a_transactions_owner_ends_it_before_and_after_a_takeover() {
             first.kill();
             first.wait();
         }
-        // The read waits for the transaction's locks until it is undone.
+        // The read waits for the transaction's locks until the transaction is undone.
         let seen = env.run(|txn| Ok((table.get(txn, b"key")?, table.get(txn, b"other")?))).unwrap();
         assert_eq!(seen, (Some(b"old".to_vec()), None), "taken over: {is_taken}");
         let mut left = if is_taken { first } else { second };
@@ -129,7 +129,8 @@ fn a_process_stopped_during_a_takeover_is_waited_for() {
         }
         let mut third = Member::start(directory.path(), 3);
         third.order("get key");
-        // The wait is many times as long as a waiter waits for a lock whose holder it does not find.
+        // A waiter that finds no holder of the lock declares the memory broken after about a second. This wait is
+        // longer.
         assert_eq!(
             third.answer_within(Duration::from_secs(4)),
             None,

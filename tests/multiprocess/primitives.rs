@@ -274,7 +274,7 @@ fn types_with_the_same_number_are_refused() {
 }
 
 #[test]
-fn a_function_of_the_program_that_panics_has_refused() {
+fn a_panic_of_a_function_of_the_program_is_a_refusal() {
     let machine = Machine::new();
     let wild = LogType::new(9, "wild", |_, _| panic!("for a test"));
     let env = machine.start(Env::builder().log_type(wild)).unwrap();

@@ -87,8 +87,7 @@ fn a_frame_in_the_hand_of_a_dead_session_is_not_lost_when_the_repairer_dies_too(
     late.resume();
     until("no session is dead", || env.managers().processes.dead_sessions().is_empty());
     env.checkpoint().unwrap();
-    // The check runs while the member's sessions live, because it reports frames that a living session's slot names as
-    // in hand.
+    // The check runs while the member's sessions live: it also fails if a living session has a frame in hand.
     env.managers().buffers.check_at_rest();
     late.leave();
     assert_eq!(env.repairs().rebuilds, 0);

@@ -82,7 +82,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
-        // There are more keys than long shortcuts, so the snapshot needs the log.
+        // The library keeps fewer shortcuts for long values than there are keys, so the snapshot needs the log.
         let fill = |text: &str| {
             env.run_with(Durability::Relaxed, |txn| {
                 let value = text.repeat(300);
@@ -103,7 +103,7 @@ fn a_held_snapshot_outlives_checkpoints_or_is_reported_as_too_old() {
                 break;
             }
             assert_eq!(answer, "old".repeat(300));
-            // Without a sufficient bound, the rounds continue until the log that the reader needs is recycled.
+            // If the bound is too small, the rounds continue until the log that the reader needs is recycled.
             match is_kept {
                 true if round > 30 => break,
                 true => {}
@@ -152,7 +152,7 @@ fn nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken() {
     reader.leave();
 }
 
-/// Checks that puts remove the ghosts, which no snapshot needs any more.
+/// Checks that puts remove the ghosts. There must be no snapshot that needs the ghosts.
 fn sweep_is_possible(env: &Env, table: &Db) {
     for number in 0..KEYS {
         let between = format!("{}++", key(number));

@@ -246,7 +246,7 @@ fn a_file_of_another_user_under_the_name_of_the_shared_memory_is_ignored_and_blo
     let mut alice = Visitor::start(&place, ALICE, ALICE);
     let region = PathBuf::from(alice.answer().split_once(' ').unwrap().1);
     assert!(region.starts_with(place.memory()));
-    // The copy is complete, with the region's note of its owner, as a user with read access could make it.
+    // A user with read access could make this copy, which has the region's note of its owner.
     let perfect = std::fs::read(&region).unwrap();
     alice.leave();
     let secret = place.root.path().join("secret");

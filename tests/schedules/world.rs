@@ -20,7 +20,7 @@ const STACK: usize = 1 << 20;
 
 /// Lets the scheduler switch to another task.
 fn at_point() {
-    // No switch while a task unwinds: all tasks are on one thread, so the other tasks would seem to panic, too.
+    // A task that unwinds is not suspended: all tasks are on one thread, so the other tasks would seem to panic, too.
     if !std::thread::panicking() {
         shuttle::thread::yield_now();
     }

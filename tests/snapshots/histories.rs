@@ -62,7 +62,7 @@ fn shown(held: &Held<'_>, database: &Database, backwards: bool) -> Model {
             let step = || if backwards { cursor.prev().unwrap() } else { cursor.next().unwrap() };
             std::iter::from_fn(step).map(|(number, record)| (number.to_be_bytes().to_vec(), record)).collect()
         }
-        Method::Pages => panic!("snapshots show no pages of a program's"),
+        Method::Pages => panic!("snapshots do not show a program's own pages"),
     }
 }
 
@@ -135,7 +135,7 @@ fn random_history(seed: u64, method: Method) {
             let found = match method {
                 Method::Btree | Method::Hash => held.get(&database, &key),
                 Method::Recno { .. } => held.of(&database).recno_get(u64::from_be_bytes(key), <[u8]>::to_vec).unwrap(),
-                Method::Pages => panic!("snapshots show no pages of a program's"),
+                Method::Pages => panic!("snapshots do not show a program's own pages"),
             };
             assert_eq!(found.as_ref(), model.get(&key[..]), "seed {seed}");
         }

@@ -55,7 +55,7 @@ fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answere
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // A change may be durable before its commit record is. Also then the reader must wait.
+    // A change may be durable although its commit record is not yet durable. In this case the reader must wait, too.
     txn.begin(&world.managers);
     world.access(&txn, &database).put(b"key", b"early").unwrap();
     world.managers.log.force_all(txn.session()).unwrap();
@@ -65,8 +65,8 @@ fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answere
     assert!(held.snapshot.is_unsure());
     txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // If a commit is answered before it is durable, as the relaxed commit below, all commits before it count as
-    // answered, too: its transaction may have read them.
+    // The relaxed commit below is answered before it is durable. Then all earlier commits count as answered, too: the
+    // relaxed transaction may have read their changes.
     txn.begin(&world.managers);
     world.access(&txn, &database).put(b"key", b"waits").unwrap();
     txn.commit_now(&world.managers).unwrap();
@@ -224,7 +224,8 @@ fn told_that_ghosts_are_gone(settings: Settings) {
     let mut too_old = 0;
     for number in 0..600_u32 {
         match held.of(&database).get(&number.to_be_bytes(), <[u8]>::to_vec) {
-            // Also if a ghost was removed from a page that was then split or unlinked, the read must not return `None`.
+            // A ghost may have been removed from a page that was split or unlinked afterwards. Even then the read must
+            // not return `None`.
             Ok(found) => assert_eq!(found.as_deref(), Some(&[1; 90][..]), "the snapshot must show {number}"),
             Err(Error::SnapshotTooOld { .. }) => too_old += 1,
             Err(other) => panic!("{other}"),

@@ -51,7 +51,8 @@ pub fn at_rest(env: &Env, what: &str) {
     assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks without owner: {census:?}");
     let sessions = managers.processes.sessions().len() as u64;
     assert!(census.lockers <= sessions, "{what}: more lockers than the {sessions} sessions: {census:?}");
-    // First the checkpoint: only a session that takes a checkpoint notices that the one before died in its checkpoint.
+    // The checkpoint comes first: only a session that takes a checkpoint notices that an earlier session died in a
+    // checkpoint.
     let is_taken = env.checkpoint().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(is_taken, "{what}: another session takes a checkpoint");
     assert_eq!(managers.buffers.dirty_count(), 0, "{what}: dirty pages are left after a checkpoint");

@@ -221,7 +221,8 @@ impl Bank {
         }
     }
 
-    /// Reads all pairs, [`BATCH`] in one transaction. No other session may be at work, or the batches would not agree.
+    /// Reads all pairs, [`BATCH`] in one transaction. No other session may change the bank meanwhile, because then the
+    /// batches would not agree.
     fn each(
         &self,
         db: &Db,

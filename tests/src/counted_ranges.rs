@@ -10,7 +10,7 @@ use libtp_sim::{Random, SimDisk};
 use crate::library::{Layout, Machine, Process, Trouble};
 use crate::oracle::Table;
 
-/// A database whose locks are on records in every layout (the locks of the accounts may be on pages).
+/// The tested database. In every layout, its locks are on records. (The locks on the accounts may be on pages.)
 const TREE: &str = "journal";
 const KEYS: usize = 1_000;
 const RECORDS: usize = 150;
@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 12;
 /// Counts ranges twice while another process tries to put keys into them.
 ///
 /// # Errors
-/// A range changed under its reader, or something failed.
+/// A range changed while its reader was running, or a call failed.
 pub fn a_counted_range_stays_unchanged(seed: u64) -> Result<(), String> {
     let failed = |trouble: Trouble| format!("UNUSABLE: {trouble}");
     let machine = Machine::new(SimDisk::new(seed), Layout::of_seed(seed));

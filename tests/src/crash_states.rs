@@ -39,7 +39,7 @@ pub struct Explored {
     pub failures: Vec<String>,
 }
 
-/// Returns every state of the workload: at each I/O every mode, or one mode where nothing is unsynced.
+/// Returns every state of the workload: at each I/O every mode, or one mode if all changes are synced.
 ///
 /// At each I/O the list of modes begins with another mode, so a sample at equal steps has all modes.
 pub fn all_states(walk: &mut CrashImages) -> Vec<CrashState> {

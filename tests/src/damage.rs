@@ -307,7 +307,7 @@ impl Read {
         says_what(trouble)
     }
 
-    /// Compares a scan without errors with the single reads that succeeded: they must agree.
+    /// Compares a scan that had no errors with the successful single reads. The scan and the reads must agree.
     fn compare(&mut self, tree: &'static str, way: Way, records: &[(Vec<u8>, Value)], state: &State) {
         let mut scanned = State::default();
         for (key, value) in records {
@@ -413,7 +413,8 @@ impl Flushes {
     }
 }
 
-/// Returns the flushes of the log, in order; without the last if no sync completed it and unsynced writes are lost.
+/// Returns the flushes of the log, in order. The last flush is left out if no sync completed it and unsynced writes are
+/// lost.
 ///
 /// A flush that fills a segment's file syncs the file and continues in the next file: both parts are one flush.
 fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {

@@ -1,9 +1,9 @@
 //! The leader's sync of the log fails, and the leader dies before it can report the failure (PROTOCOLS L3).
 //!
 //! The operating system then treats the written bytes as clean, although they are not on the disk, and no session
-//! knows of the failure. The next leader therefore writes again everything after the durable end, and syncs. If it
-//! continued where the dead leader had stopped, its own sync would succeed, and commits would be acknowledged that a
-//! power cut loses.
+//! knows of the failure. The next leader therefore writes again everything after the durable end, and syncs. If the
+//! next leader continued where the dead leader had stopped, its own sync would succeed. Then commits would be
+//! acknowledged although a power cut could lose them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::standstill::syncing_by;
 
 const RECORDS: u64 = 20;
 
-/// Fails a leader's sync, whose session then dies of a panic; lets other sessions lead, and cuts the power.
+/// Fails a leader's sync, so that the leader's session dies of a panic. Then lets other sessions lead, and cuts the
+/// power.
 ///
 /// # Errors
 /// An acknowledged commit is lost, or a step failed.

@@ -98,7 +98,7 @@ pub fn count_calls(seed: u64, which: Which) -> Result<u64, String> {
     })
 }
 
-/// Counts the writes of database files, also of files that were renamed to a database's name.
+/// Counts the writes of database files, including files that got a database's name by a renaming.
 fn page_writes(trace: &[TraceEntry]) -> u64 {
     let mut files = BTreeSet::new();
     let mut count = 0;
@@ -161,7 +161,7 @@ pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String>
     Ok(())
 }
 
-/// Returns positions for power cuts: some soon after the fault, where its half-done work may show, and one anywhere.
+/// Returns positions for power cuts: some are soon after the fault, when work may be half done, and one is anywhere.
 fn positions_after(run: &Run, random: &mut Random) -> Vec<usize> {
     let end = run.machine.disk.io_index();
     let strike = run.machine.disk.first_strike().unwrap_or(end);

@@ -85,7 +85,7 @@ const fn memory(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Memory { after: None } }
 }
 
-/// Returns a failpoint of a process that finds a transaction that is committed, but whose segments are not.
+/// Returns a failpoint of a process that finds a committed transaction whose segments have not committed.
 const fn memory_left(name: &'static str) -> Failpoint {
     memory_after("joined: logged, segments not committed", name)
 }

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `library` | the adapter to the library: machines, processes, transactions |
-//! | `oracle` | the history of a workload with its promises, and whether a state found later is allowed |
+//! | `oracle` | the history of a workload, and the check that a state found later agrees with the history |
 //! | `workload` | 500 mixed transactions of four simulated processes, determined by one seed |
 //! | `crash_states` | lists the crash states and judges them on two threads; crashes some recoveries again |
 //! | `crash_image` | opens and judges the image that a crash left |

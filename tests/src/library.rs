@@ -28,7 +28,7 @@ pub use load::LOADED;
 pub const CELL_BYTES: u32 = 40;
 /// The trees that exist from the beginning.
 pub const TREES: [&str; 3] = ["accounts", "journal", HASH];
-/// The hash file among them.
+/// The hash file among [`TREES`].
 pub const HASH: &str = "parts";
 /// A tree that is made in the middle of the workload.
 pub const LATE_TREE: &str = "late";
@@ -54,7 +54,7 @@ pub enum Trouble {
     Failed(String),
     /// Damage was found.
     Damaged(String),
-    /// A scan returned records that were not in order, and might never have ended.
+    /// A scan returned records in a wrong order. Such a scan might never end.
     Disorder(String),
     /// Anything else.
     Other(String),
@@ -215,7 +215,7 @@ impl Machine {
 
 /// A process that has opened the environment.
 pub struct Process {
-    // Fields drop in this order: the handles of databases go before the environment that they keep open.
+    // Rust drops the fields in this order. The handles of databases keep the environment open, so they come first.
     trees: RefCell<HashMap<&'static str, Db>>,
     cells: RefCell<Option<Recno>>,
     env: Env,
@@ -279,7 +279,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Kills the process: its destructors change nothing any more.
+    /// Kills the process, so that its destructors change nothing.
     pub fn kill(self) {
         self.view.kill();
         self.env.die();

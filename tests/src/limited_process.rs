@@ -1,7 +1,7 @@
 //! A process meets a limit of its own while it leads the flush of the log (PROTOCOLS L3).
 //!
-//! The process has closed the log's descriptors, as daemons do that close all descriptors which they do not know. No
-//! written byte is lost by that, so the other processes continue, and make the limited process's commits durable.
+//! The process has closed the log's descriptors: some daemons close all descriptors that they do not know. This loses
+//! no written byte. So the other processes continue, and make the limited process's commits durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

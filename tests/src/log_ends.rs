@@ -74,8 +74,8 @@ fn is_segment(name: &str) -> bool {
     name.strip_prefix("log.").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Ends the log at `end`, and judges the state after a restart. `walk` moves to the write of `end`; it must not be
-/// after this write.
+/// Ends the log at `end`, and judges the state after a restart. `walk` moves forward to the write of `end`, so its
+/// position must not be after this write.
 ///
 /// # Errors
 /// Describes the fault.

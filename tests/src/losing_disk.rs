@@ -10,7 +10,8 @@
 //! Invariants
 //! 1. A shadow has all synced bytes of its file: a sync holds the shadow's lock from its first read to its last store,
 //!    so no sync stores older bytes over the bytes of a later sync.
-//! 2. A file has the same shadow as long as it exists, and a later file with the same inode number has another.
+//! 2. A file has the same shadow as long as the file exists. A later file with the same inode number has another
+//!    shadow.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -121,8 +122,8 @@ impl Shadow {
     /// Copies the file into its shadow: a sync.
     fn bring_up_to_date(&self, real: &dyn File) -> std::io::Result<()> {
         let shadow = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.0)?;
-        // The kernel releases the lock with the open file, also if the process is killed in the middle. Then the shadow
-        // has a part of an unfinished sync, as a disk may.
+        // The kernel releases the lock when the shadow's file is closed, even if the process is killed during the copy.
+        // Then the shadow has a part of an unfinished sync, as a real disk may have.
         flock(&shadow, FlockOperation::LockExclusive)?;
         let length = real.len().map_err(std::io::Error::other)?;
         let mut piece = vec![0; 64 << 10];

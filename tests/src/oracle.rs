@@ -158,8 +158,8 @@ pub struct History {
     last: State,
 }
 
-/// A part of a workload that begins at an I/O index, and its history. A restart that lost commits without a promise
-/// begins a new era, whose history lacks these commits.
+/// A part of a workload that begins at an I/O index, and its history. If a restart lost commits that were not promised
+/// to be durable, the restart begins a new era, and the era's history lacks these commits.
 #[derive(Clone, Debug)]
 pub struct Era {
     /// The first I/O index of the era.
@@ -261,7 +261,7 @@ impl History {
         state
     }
 
-    /// Returns every value that each place has in the allowed states, for all places that were ever written.
+    /// For each place that was ever written, returns every value that the place has in the allowed states.
     pub fn all_values(&self, allowed: Allowed) -> BTreeMap<Place, Vec<Option<Value>>> {
         let mut values: BTreeMap<Place, Vec<Option<Value>>> = BTreeMap::new();
         for (at, commit) in self.commits.iter().enumerate() {
@@ -311,7 +311,7 @@ impl History {
         Err(self.accusation(found, allowed))
     }
 
-    /// Returns whether the found state is allowed when some doubtful commits are left out.
+    /// Returns whether the found state is allowed if some doubtful commits are left out.
     fn fits_without_doubtful(&self, found: &State, allowed: Allowed) -> bool {
         let doubtful: Vec<usize> = (0..allowed.most).filter(|&at| self.commits[at].is_doubtful).collect();
         // Ten doubtful commits are enough: a run with faults ends soon after the first doubt.
@@ -408,7 +408,7 @@ mod tests {
         without.apply(&effect("c", Some("3")));
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         assert!(history.judge(&history.state_after(2), history.allowed_at(9)).is_err());
-        // A reader that saw the third commit does not prove that the second is there.
+        // A reader that saw the third commit does not prove that the second commit is there.
         history.settle(3);
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         history.settle(2);

@@ -15,7 +15,7 @@ pub struct Orphan(Pid);
 
 impl Orphan {
     /// Starts this program in its test `entry`, which calls [`leave_a_child`] and writes the child's pid. Then kills
-    /// the program, or gives it `order`, on which it kills itself.
+    /// the program, or gives the program `order`, during which the program is killed.
     ///
     /// # Panics
     /// If the program makes no child, or does not die.

@@ -36,9 +36,9 @@ pub enum Suite {
 /// The way in which a process reaches a failpoint, and dies or stops there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scene {
-    /// A victim dies at the failpoint while three survivors work, too.
+    /// A victim dies at the failpoint while three survivors work.
     At(&'static str),
-    /// A victim dies at the failpoint while three survivors work, too, in a new environment.
+    /// In a new environment, a victim dies at the failpoint while three survivors work.
     Young(&'static str),
     /// A victim dies at the first failpoint, and the process that repairs it dies at the second.
     Repairing(&'static str, &'static str),

@@ -1,7 +1,8 @@
 //! A child process of a test. It runs the test program again, and obeys orders that it reads line by line.
 //!
 //! Each line of the child begins with `> `, because the test harness in the child writes to the same pipe. The child
-//! writes each line in one call, so that a kill leaves no part of a line that the test could take for a whole line.
+//! writes each line in one call, so that a kill never leaves a part of a line, which the test could mistake for a
+//! whole line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -81,8 +82,8 @@ pub fn succeeds(command: &mut Command) -> String {
     message
 }
 
-/// Returns whether this process runs only the calling test, `entry`. If not, starts a process that does, and waits
-/// for its end.
+/// Returns whether this process runs only the calling test, `entry`. If not, starts a process that runs only this test,
+/// and waits until that process has ended.
 ///
 /// # Panics
 /// If the test fails in its own process.
@@ -105,8 +106,8 @@ pub fn alone(entry: &str, work: impl FnOnce()) {
     }
 }
 
-/// Runs the test `entry` in its own process with these variables, and the process dies at the failpoint when it
-/// reaches it. Returns whether it died.
+/// Runs the test `entry` in its own process with these environment variables. The process dies if it reaches the
+/// failpoint. Returns whether the process died.
 ///
 /// # Panics
 /// If this program cannot be started again.
@@ -167,7 +168,7 @@ pub enum Heard {
     End,
 }
 
-/// A process and the pipes to it. Dropping it kills it.
+/// A process and the pipes to it. A drop of the value kills the process.
 pub struct Process {
     child: Child,
     orders: Option<ChildStdin>,
@@ -278,7 +279,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the process's pid as system calls take it.
+    /// Returns the process's pid in the type that system calls take.
     pub fn kernel_pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -290,7 +291,7 @@ impl Process {
         }
     }
 
-    /// Kills the process, as `kill -9` does, and does not wait.
+    /// Kills the process, as `kill -9` does, and does not wait for its end.
     pub fn kill(&mut self) {
         // An error means that the process has ended already; its status shows whether it ended by itself.
         let _ = self.child.kill();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// Returns the number in an environment variable, or `default` if it is not set.
 ///
 /// # Panics
-/// If the variable does not hold a number: a mistyped size must not pass for a small size.
+/// If the variable does not hold a number: a mistyped size must not count as a small size.
 pub fn number(variable: &str, default: u64) -> u64 {
     chosen(variable).unwrap_or(default)
 }
@@ -20,8 +20,8 @@ pub fn chosen<T: FromStr>(variable: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} cannot be read")))
 }
 
-/// Returns every n-th item of `all`, where n is `LIBTP_TEST_SHARE`; the seed chooses which. If the seed rises by one
-/// each day, each item is tried once in n days. Returns all items if the variable is not set.
+/// Returns every n-th item of `all`, where n is `LIBTP_TEST_SHARE`; the seed chooses the first of these items. If the
+/// seed rises by one each day, each item is tried once in n days. Returns all items if the variable is not set.
 pub fn todays<T>(all: Vec<T>) -> Vec<T> {
     let share = number("LIBTP_TEST_SHARE", 1).max(1);
     let is_todays = |place: u64| (place + first_seed()) % share == 0;

@@ -52,7 +52,7 @@ fn apart(name: &str, way: impl FnOnce() -> Option<&'static [&'static str]>, test
     }
     let Some(way) = way() else {
         let text = format!("SKIPPED {name}: it needs root's rights or user namespaces");
-        // If we have root's rights and a verdict is required, only `unshare` or `mount` can be missing.
+        // In CI no test may be skipped. If this process has root's rights, only `unshare` or `mount` can be missing.
         assert!(
             std::env::var_os("CI").is_none() || !has_roots_rights(),
             "{text}, and this process is root: install util-linux"
@@ -103,7 +103,7 @@ impl SmallDisk {
         run("mount", &["-o", "remount,ro"], &self.path);
     }
 
-    /// Writes a file of `bytes` bytes, or of as many as there is room for; returns their number.
+    /// Writes blocks to a file until it has `bytes` bytes or the disk is full. Returns the number of written bytes.
     pub fn ballast(&self, name: &str, bytes: u64) -> u64 {
         let mut file = std::fs::File::create(self.path.join(name)).expect("an empty file needs no room");
         let block = [0xaa; 4096];
@@ -122,7 +122,8 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a failing test may have files open. The namespace's end unmounts it in any case.
+        // Unmounts lazily, because a failing test may have open files. The end of the namespace unmounts the disk in
+        // any case.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Returns the string literal after each occurrence of `marker` in the sources of all crates. If the marker ends with
-/// a quote, this quote begins the literal, otherwise the next quote.
+/// a quote, this quote begins the literal. Otherwise the next quote begins it.
 ///
 /// # Panics
 /// If the sources cannot be read.

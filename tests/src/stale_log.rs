@@ -1,7 +1,7 @@
 //! A log that ends exactly where an old record begins (PROTOCOLS L1).
 //!
 //! A crash loses a record in the middle of the last flush, and the records after it are on the disk. Restart ends the
-//! log at the hole; then new records fill the hole to the byte. The old records after the hole must not come back:
+//! log at the hole; then new records fill the hole exactly. The old records after the hole must not come back:
 //! their commits were never acknowledged, and the records before them are lost.
 
 use libtp_log::record_bytes;

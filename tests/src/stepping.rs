@@ -1,7 +1,7 @@
 //! Runs a child's thread from one store instruction to the next.
 //!
-//! A single step costs two switches of process. So the child runs through many quiet instructions without a stop, up
-//! to a breakpoint.
+//! A single step costs two context switches. So the child runs through many quiet instructions without a stop, up to a
+//! breakpoint.
 //!
 //! | file | contents |
 //! |---|---|

@@ -55,8 +55,8 @@ pub fn begin_seed(number: u64) {
     println!("TRIES seed {number}");
 }
 
-/// Tries each of today's bugs of a suite in the test `entry`, or in the case that the bug names, and prints the seed
-/// with which each was noticed. If `entry` is empty, tries only bugs that name a case. Bugs that show seldom are tried
+/// Tries each of today's bugs of a suite in the test `entry`, or in the case that the bug names. Prints the seed with
+/// which each bug was noticed. If `entry` is empty, tries only bugs that name a case. Bugs that show seldom are tried
 /// only if `LIBTP_TEST_SELDOM` is set.
 ///
 /// # Panics
@@ -158,7 +158,7 @@ fn in_a_process(
         return None;
     }
     let seed = message.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
-    // The last panic is the test's. The panics of its child processes, which it reports, come before it.
+    // The last panic is the panic of the test. Before it, the test reports the panics of its child processes.
     let mut lines = complained.lines();
     let mut why = message.lines().find(|line| line.contains("HANG")).map(str::to_owned);
     while let Some(line) = lines.next() {

@@ -38,7 +38,8 @@ pub fn settings() -> Settings {
         log_segment_max: Some(Bytes::kib(64)),
         checkpoint_log: Some(Bytes::kib(96)),
         lock_timeout_millis: Some(0),
-        // This holds for ordinary transactions. A transaction that drops a database or changes plain files is synced.
+        // The durability of ordinary transactions. A transaction that drops a database or changes plain files is
+        // synced.
         durability: Some(Durability::Relaxed),
         relaxed_millis: Some(3_600_000),
         ..Settings::default()

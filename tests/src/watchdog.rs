@@ -40,7 +40,7 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> 
     })
 }
 
-/// The longest time for one piece of work, far more than any takes.
+/// The longest time for one piece of work. Every piece of work takes far less time.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Watches the threads of a suite, and reports a piece of work that never ends.

@@ -1,9 +1,9 @@
 //! Mixed transactions of four simulated processes. One thread interleaves their steps, and one seed determines the run.
 //!
-//! The workload has five phases. After the first, two processes leave and two others join. After the second, all
-//! processes are killed, and the next process repairs their shared memory. After the third, all leave in good order.
-//! After the fourth, all are killed and their memory is lost, but the disk loses nothing. After the last, all leave.
-//! Transactions that are open at a kill must be undone.
+//! The workload has five phases. After phase 1, two processes leave and two others join. After phase 2, all processes
+//! are killed, and the next process repairs their shared memory. After phase 3, all processes leave in good order.
+//! After phase 4, all processes are killed and their memory is lost, but the disk loses nothing. After phase 5, all
+//! processes leave. Transactions that are open at a kill must be undone.
 //!
 //! Small pages, a small cache and small log segments let five hundred transactions meet every case: splits, values of
 //! many pages, evictions of uncommitted pages, checkpoints, recycled segments, aborts of long transactions.
@@ -193,7 +193,7 @@ struct Runner {
     journal: u64,
     begun: u64,
     ended: usize,
-    /// The I/O index of the last opening by a first process.
+    /// The I/O index after the last opening at which no other process had the environment open.
     opened: usize,
     /// The number of transactions that ended after the first failed sync.
     failed_after: usize,
@@ -257,8 +257,7 @@ impl Runner {
         }
     }
 
-    /// Starts processes while no process has the environment open. So syncs that failed before no longer forbid
-    /// commits.
+    /// Starts processes while no process has the environment open. So earlier failures of syncs do not forbid commits.
     ///
     /// Ends the run if the sync of a directory has failed: the directory's names may then be lost at any time, until
     /// the disk is mounted again. Real filesystems refuse further work in this case.
@@ -353,7 +352,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks that every record that can still be read is right, also after the environment has stopped to accept
+    /// Checks that every record that can still be read is right, also after the environment has stopped accepting
     /// changes.
     fn check_readable_records(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let places: Vec<Place> = self.history.last().records().keys().step_by(3).cloned().collect();

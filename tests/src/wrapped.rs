@@ -1,4 +1,4 @@
-//! A directory whose files' reads and syncs call a test's functions, for files with chosen names.
+//! A directory that calls a test's functions for the reads and syncs of files with chosen names.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,8 +24,8 @@ pub trait Calls: Send + Sync {
     }
 }
 
-/// A directory in which the given functions replace the reads and syncs of files. These are the files whose names
-/// contain a given part, also in subdirectories.
+/// A directory in which the given functions replace the reads and syncs of all files whose names contain a given part,
+/// also in subdirectories.
 pub struct WrappedDirectory {
     inner: Arc<dyn Directory>,
     part: &'static str,

@@ -29,7 +29,8 @@ pub fn watchdog() -> Duration {
 
 /// Whether a run of an operation is stepped by the parent.
 pub enum Part {
-    /// The run before the stepped run. It does the work that is only done once, so that the stepped run does not.
+    /// The run before the stepped run. It does the work that each process does only once, so that the stepped run does
+    /// not include this work.
     Warm,
     /// The parent steps a part of the run, and kills the process in this part or at its end.
     Stepped,
@@ -41,7 +42,7 @@ impl Part {
         matches!(self, Part::Warm)
     }
 
-    /// Does the part of the operation that is stepped, unless this is the run before.
+    /// Does the part of the operation that the parent steps in the stepped run.
     pub fn step<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.is_warm() {
             return work();

@@ -10,8 +10,7 @@ use crate::member::UNTRACED;
 use crate::operations::Operation;
 use crate::town::Town;
 
-/// The largest number of deaths in one environment. With each death its records by number and its journal become
-/// longer.
+/// The largest number of deaths in one environment. Deaths add records by number, and each check reads all records.
 const DEATHS_OF_ONE: u64 = 100;
 /// The number of rounds in which repairers die. In each round the first process dies at another moment.
 const ROUNDS: u64 = 3;
@@ -42,7 +41,7 @@ impl fmt::Display for Dies {
 pub struct Deaths {
     pub operation: Operation,
     pub dies: Dies,
-    /// The number of deaths; zero: one death before each event.
+    /// The number of deaths. Zero means one death before each event.
     pub each: u64,
     pub seed: u64,
     /// The number of failures after which the remaining deaths are left out.
@@ -106,7 +105,7 @@ impl Deaths {
         figures
     }
 
-    /// Counts the events of the operation, by a death at its end.
+    /// Lets a process die at the end of the operation. Returns the number of events of the operation.
     fn events_of_the_operation(&self, figures: &mut Figures) -> Option<u64> {
         let counted = caught(|| {
             let mut town = Town::new(self.operation, false)?;
@@ -117,8 +116,8 @@ impl Deaths {
         self.take(counted, "at the end", figures)
     }
 
-    /// Lets processes die before events of a part. The first death is at the end of the part, and returns the number of
-    /// events.
+    /// Lets processes die before events of a part. The first process dies at the end of the part; its death gives the
+    /// number of events.
     fn of_series(
         &self,
         random: &mut Random,

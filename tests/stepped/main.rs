@@ -5,11 +5,11 @@
 //! `--deep` and `soak` build the program as users do.
 //!
 //! After each death two survivors change the same records, each within a bounded time. They must find all changes of
-//! the dead process's transaction or none, and all if its commit was answered. No lock, pin, transaction or session of
-//! the dead process may be left, and no database may be damaged. At the end, a replay of the files must give the same
-//! records.
+//! the dead process's transaction or no change. If the transaction's commit was answered, they must find all changes.
+//! No lock, pin, transaction or session of the dead process may be left, and no database may be damaged. At the end, a
+//! replay of the files must give the same records.
 //!
-//! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero stands for one death
+//! `LIBTP_TEST_STORES` and `LIBTP_TEST_REPAIRERS` set the number of deaths of each operation; zero means one death
 //! before each event. `LIBTP_TEST_OPERATION` chooses one operation. The report of a failure names the source line of
 //! the store. For this, the program needs line tables (profile `suite`), and the machine needs `addr2line`.
 //!
@@ -21,7 +21,7 @@
 //! | `member` | a process that the test has started, and its death |
 //! | `town` | an environment with its survivors, and the checks after a death |
 //! | `deaths` | the deaths of an operation, one after the other |
-//! | `yardstick` | a separate program: planted bugs, each of which the deaths of one operation must notice |
+//! | `yardstick` | a separate program: the deaths in one operation must notice each planted bug |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -39,7 +39,8 @@ use libtp_tests::threads::on_threads;
 use deaths::{Deaths, Dies, Figures};
 use operations::Operation;
 
-/// The number of operations that are tried concurrently. While the victim of one is stepped, its survivors wait.
+/// The number of operations that are tried concurrently. While the victim of an operation is stepped, the survivors of
+/// this operation wait.
 const THREADS: usize = 2;
 /// The operations whose repair is stepped.
 const REPAIRED: [Operation; 4] = [Operation::Whole, Operation::CommitRelaxed, Operation::Split, Operation::Insert];

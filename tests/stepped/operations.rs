@@ -125,8 +125,8 @@ impl Operation {
     }
 
     /// Returns the changes that a survivor makes after a death, in the transaction `nth`, to the records that the
-    /// transaction `dead` changed or used. They restore the state in which the operation began, so that the next death
-    /// begins with the same state.
+    /// transaction `dead` changed or used. These changes restore the state in which the operation began, so that the
+    /// next death begins with the same state.
     pub fn settles(self, dead: u64, nth: u64) -> Vec<Edit> {
         let set = |mut edit: Edit, value: Option<Vec<u8>>| {
             edit.value = value;

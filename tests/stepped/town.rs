@@ -56,7 +56,7 @@ impl Town {
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let path = path_in(&directory);
         std::fs::create_dir(&path).unwrap();
-        // The shared memory is in the directory, so it is deleted with it, whatever the test's result.
+        // The shared memory is in this directory. So both are deleted together, also if the test fails.
         let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
         std::fs::write(path.join("libtp.toml"), settings).unwrap();
         let world = open(&path)?;
@@ -157,8 +157,8 @@ impl Town {
     }
 
     fn go_on(&mut self, dead: u64, has_ended: bool) -> Result<(), String> {
-        // After every second death the dead process is repaired first. After the others, the survivors meet its locks
-        // and latches.
+        // After every second death the dead process is repaired first. After the other deaths, the survivors meet the
+        // locks and latches of the dead process.
         if dead % 2 == 0 && self.waits.is_none() {
             self.survivors[1].does("repair", "done repair")?;
         }
@@ -259,7 +259,7 @@ fn path_in(directory: &tempfile::TempDir) -> PathBuf {
     directory.path().join("env")
 }
 
-/// Opens the environment for this process, without background threads, so it repairs nothing of its own accord.
+/// Opens the environment for this process, without background threads, so that this process repairs nothing by itself.
 fn open(path: &Path) -> Result<World, String> {
     let own = Settings { no_background: true, ..Settings::default() };
     let env = Env::builder().settings(own).lock_timeout(watchdog()).open(path);
@@ -319,7 +319,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies the files of an idle environment. An opening of the copy makes other shared memory.
+/// Copies the files of an idle environment. An opening of the copy makes new shared memory.
 fn copy_files(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {

@@ -176,7 +176,7 @@ impl World {
             self.env.run_with(Durability::Relaxed, |txn| self.tree.put(txn, WARM.as_bytes(), &vec![b'w'; bytes]))
         };
         for nth in 0.. {
-            // Each put has another value, because a put of the same value is no change.
+            // Each put has a different value, because a put of the same value is no change.
             match left() {
                 0..=72 => break,
                 73..=4000 => put(8 + nth % 2)?,

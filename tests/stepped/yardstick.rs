@@ -1,5 +1,5 @@
-//! The yardstick of single steps. The deaths of one operation must notice every planted bug in the order of stores, and
-//! the same deaths must pass without a bug.
+//! A check of the suite `stepped`. Every planted bug in the order of stores must be noticed by the deaths in one
+//! operation. Without a bug, the same deaths must cause no failure.
 //!
 //! This is a separate program, because the suite itself is built without planted bugs, as users build the library.
 // Test code outside of test functions: a panic is the report.
@@ -20,9 +20,9 @@ use operations::Operation;
 
 libtp_tests::yardstick!(Stepped);
 
-/// The number of deaths at work of one operation, with each seed.
+/// The number of processes that die in one operation, with each seed.
 const EACH: u64 = 40;
-/// The number of deaths of repairers of one operation, with each seed.
+/// The number of repairers that die after one operation, with each seed.
 const EACH_REPAIRING: u64 = 12;
 
 /// Lets processes die in an operation, up to the first failure.

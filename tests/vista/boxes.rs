@@ -172,7 +172,7 @@ pub fn judge(segment: &Segment) -> std::result::Result<u64, String> {
             (place, length, sum) = (node.next, length + 1, sum + node.value);
         }
         if (length, sum) != (list.length, list.sum) {
-            return Err(format!("a list has {length} boxes of {sum}, not {} of {}", list.length, list.sum));
+            return Err(format!("a list has {length} boxes, sum {sum}; wanted {}, sum {}", list.length, list.sum));
         }
     }
     Ok(root.lists.iter().map(|list| list.ended).sum())

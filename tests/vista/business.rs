@@ -1,11 +1,12 @@
 //! The children's work with a segment, and its check. The segment has cells whose sum never changes, and a list of
-//! blocks from the heap with its length and the sum of its values.
+//! blocks from the heap. It also has the list's length and the number of bytes of the list's blocks.
 
 use vista::{Error, Segment, Stores, Txn};
 
 /// Cells of eight bytes at the beginning of the segment.
 const CELLS: u64 = 512;
-/// Words after the cells: the number of ended transactions, the list's first block, its length, the sum of its values.
+/// Words after the cells: the number of ended transactions, the list's first block, the list's length, the number of
+/// bytes of its blocks.
 const ENDED: u64 = CELLS * 8;
 const FIRST: u64 = ENDED + 8;
 const LENGTH: u64 = ENDED + 16;
@@ -28,7 +29,7 @@ pub fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// A transaction of vista or of rvm, which both can announce ranges.
+/// A transaction of vista or of rvm. Transactions of both kinds can announce ranges.
 pub trait Announces: Stores {
     fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()>;
 }
@@ -191,7 +192,7 @@ pub fn judge(segment: &Segment) -> Result<u64, String> {
         block = at(block)?;
     }
     if (length, sum) != (at(LENGTH)?, at(SUM)?) {
-        return Err(format!("the list has {length} blocks of {sum} bytes, not {} of {}", at(LENGTH)?, at(SUM)?));
+        return Err(format!("the list has {length} blocks, {sum} bytes; wanted {}, {} bytes", at(LENGTH)?, at(SUM)?));
     }
     at(ENDED)
 }

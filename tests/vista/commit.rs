@@ -40,8 +40,8 @@ fn end_one(path: &Path, is_written_back: bool) {
     std::process::exit(0);
 }
 
-/// The child's part: a thousand transactions between two marks. (An abort makes a system call, for the process's
-/// number.)
+/// The child's part: a thousand transactions between two marks. No transaction aborts, because an abort makes a system
+/// call, to get the process's number.
 fn end_many(path: &Path) {
     let mut segment = open(path, true);
     (0..10).for_each(|nth| change(&mut segment, nth).end().unwrap());
@@ -112,9 +112,9 @@ fn the_end_of_a_transaction_is_one_store() {
         let count = |what: fn(&Event) -> bool| events.iter().filter(|event| what(event)).count();
         let stores = count(|event| *event == Event::Store);
         println!("figures: {work}: the end is {stores} stores, {} events in {steps} steps", events.len());
-        // If the memory outlives the cache there are four stores: a checksum of the stored bytes; the log's number
-        // (with the checksum, it is the commit); the number without the checksum (no fence waits for it); and the zero
-        // that empties the log.
+        // If the memory outlives the cache there are four stores. The first is a checksum of the stored bytes. The
+        // second is the log's number, which together with the checksum is the commit. The third is the number without
+        // the checksum; no fence waits for this store. The fourth is the zero that empties the log.
         assert_eq!(stores, if work == "one" { 1 } else { 4 }, "{events:?}");
         assert_eq!(count(|event| *event == Event::Sync), 0);
         // All stores are in memory before the answer, which waits for one fence.

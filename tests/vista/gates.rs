@@ -1,4 +1,5 @@
-//! The gate of the quick path (`rio/src/gate.rs`) is shut while a transaction needs more than the quick path does.
+//! The gate of the quick path (`rio/src/gate.rs`) is shut while a transaction needs work that the quick path does not
+//! do.
 
 use vista::{Options, Segment};
 
@@ -30,7 +31,7 @@ fn a_range_after_a_refused_range_is_undone() {
             txn.set_range(128, 50).unwrap().fill(2);
             txn.abort();
             assert!(segment.bytes()[..4096].iter().all(|byte| *byte == 0), "{refused:?} left a store");
-            // The next transaction is kept as a whole, even after a forgotten transaction.
+            // The next transaction is complete, although the transaction before it was forgotten.
             let mut txn = segment.begin();
             txn.set_range(refused.0, refused.1).unwrap_err();
             std::mem::forget(txn);

@@ -93,11 +93,11 @@ fn a_child_cannot_use_its_parents_transaction() {
         let mut txn = segment.begin();
         let block = txn.malloc(100).unwrap();
         txn.end().unwrap();
-        // The child ends the parent's transaction, or aborts it, or only exits.
+        // The child tries to end the parent's transaction, or to abort it, or only exits.
         for nth in 0..4 {
             let mut txn = begin(&mut segment, block);
             if nth == 3 {
-                // The declaration of an announced range makes no record, whose making could refuse the child.
+                // The child must be refused although the declaration of an announced range makes no record.
                 txn.announce(&[(64, 8)]).unwrap();
             }
             let mut txn = Some(txn);
@@ -128,8 +128,8 @@ fn a_child_cannot_use_its_parents_transaction() {
 }
 
 #[test]
-fn a_child_cannot_change_the_segment_in_its_own_transactions_or_otherwise() {
-    if !is_alone("inherited::a_child_cannot_change_the_segment_in_its_own_transactions_or_otherwise") {
+fn a_child_cannot_change_the_segment_in_its_own_transactions_or_by_other_calls() {
+    if !is_alone("inherited::a_child_cannot_change_the_segment_in_its_own_transactions_or_by_other_calls") {
         return;
     }
     for (how, is_written_back) in WAYS.into_iter().flat_map(|how| [(how, false), (how, true)]) {

@@ -4,9 +4,9 @@
 //!
 //! After the crash, the segment's memory has only the lines that had left the cache. So all lines of a transaction must
 //! leave the cache before its commit record can be on the disk. A child is stepped through its transactions (`trace`).
-//! After each store, each fence and each sync, a restart of the machine is simulated. It has the environment's files,
-//! in their present or their last synced state, and a possible state of the segment's memory (`lines`). The
-//! environment's shared memory is lost.
+//! After each store, each fence and each sync, a restart of the machine is simulated. The simulated machine has the
+//! environment's files, in their present or their last synced state, and a possible state of the segment's memory
+//! (`lines`). The environment's shared memory is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ const BYTES: u64 = 8 << 10;
 const PATH: &str = "VISTA_TEST_JOINED";
 const TXNS: &str = "VISTA_TEST_TXNS";
 const BUG: &str = "VISTA_TEST_BUG";
-/// Number of transactions before the traced transactions. After them the file does not grow any more.
+/// Number of transactions before the traced transactions. The file does not grow after these transactions.
 const BEFORE: u64 = 20;
 /// Number of ranges of a transaction. Each is longer than a cache line.
 const RANGES: u64 = 6;

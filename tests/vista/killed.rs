@@ -83,8 +83,8 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
         }
         if mode == Mode::Checkpoints && least != 0 {
             tear(&directory);
-            // Every second time, the segment is not judged now: the next child restores it, and is killed meanwhile or
-            // soon after.
+            // Every second time, the segment is not judged: the next child restores the segment, and is killed during
+            // the restore or soon after it.
             if seed % 2 == 0 {
                 continue;
             }
@@ -94,7 +94,7 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
         rolled_back += u64::from(was_rolled_back);
         assert!(ended >= least, "{mode:?}: {least} transactions were seen or reported, and {ended} are kept");
         most = ended.max(most);
-        // A later checkpoint restore may lose changes that were only in torn memory.
+        // A later restore from the checkpoint may lose transactions that are not in the checkpoint.
         if mode != Mode::Checkpoints {
             least = ended;
         }

@@ -1,7 +1,7 @@
 //! The possible states of memory that outlives the cache: more states than the program has stored.
 //!
 //! For each line that was stored to since its last write-back, memory has the bytes that the write-back wrote, or the
-//! bytes after any of the stores since. The file has the length that it had at its last sync.
+//! bytes after any later store. The file has the length that it had at its last sync.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ pub struct Lines {
     memory: Vec<u8>,
     /// The bytes stored last.
     stored: Vec<u8>,
-    /// For each line, the versions that were stored after the version in `memory`. Memory may have any of them instead.
+    /// For each line, the versions that were stored after the version in `memory`. Memory may have any of these
+    /// versions instead.
     since: BTreeMap<usize, Vec<Vec<u8>>>,
     /// For each line, the number of versions in `since` that a write-back has begun to write.
     underway: BTreeMap<usize, usize>,

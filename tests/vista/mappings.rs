@@ -1,5 +1,5 @@
-//! A process with few mappings left. Each automatic range that is not adjacent to another takes one mapping, until no
-//! mapping is left. To hide a part of vista's structures takes two mappings.
+//! A process with few mappings left. Each automatic range that is not adjacent to another range takes one mapping,
+//! until no mapping is left. The kernel needs two mappings to hide a part of vista's structures.
 #![allow(unsafe_code)]
 
 use libtp_tests::process::{succeeds, this_program};
@@ -13,7 +13,7 @@ const PAGE: usize = 4096;
 /// Number of mappings that are left.
 const LEFT: usize = 300;
 
-/// Uses up the mappings that the kernel allows a process, except for some, until this value is dropped.
+/// Mappings that leave this process only a given number of further mappings. A drop of the value removes them.
 struct Used(*mut std::ffi::c_void, usize);
 
 impl Drop for Used {
@@ -80,8 +80,8 @@ fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
     maps.lines().filter_map(line).collect()
 }
 
-/// Numbers of units of two blocks that are allocated first. The undo log grows for the second block, which then is
-/// after all hidden parts. The next part that grows is the heap's table.
+/// The lengths of the two blocks that are allocated first, in units. The undo log grows for the second block, so the
+/// second block is after all hidden parts. The next part that grows is the heap's table.
 const PREPARED: [u64; 2] = [80, 30];
 
 /// The child's part. At first no mapping is left, so no part of vista's structures can be hidden. Later each part can

@@ -1,4 +1,4 @@
-//! A segment of an environment whose transactions all have one number. The machine loses its cache between any two
+//! A segment of an environment whose transactions all have the same number. The machine loses its cache between any two
 //! stores.
 //!
 //! Numbers of transactions that have logged nothing may recur after the environment's memory was lost. A segment's note

@@ -1,5 +1,5 @@
-//! The modes in which the children of `killed` use recoverable memory: the work until the kill, and how the left files
-//! are opened and judged.
+//! The modes in which the children of `killed` use recoverable memory: the work until the kill, and the opening and the
+//! check of the files after the kill.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -165,8 +165,8 @@ impl Mode {
         }
     }
 
-    /// Returns the number of ended transactions, and whether a transaction was rolled back, or a description of the
-    /// torn part.
+    /// Returns the number of ended transactions, and whether a transaction was rolled back. If a part is torn, returns
+    /// its description.
     pub fn judge(self, directory: &Path) -> Result<(u64, bool), String> {
         if !self.has_undo() {
             let memory = open_redo(directory, 1).map_err(|error| error.to_string())?;
@@ -210,7 +210,7 @@ fn open_redo(directory: &Path, group: u32) -> rvm::Result<Rvm> {
     options.memory(memory_of(directory)).open(directory)
 }
 
-/// Returns the directory of the memory that ends with the process. It stays empty, and the parent removes it.
+/// Returns the directory of the memory that ends with the process. The directory stays empty; the parent removes it.
 pub fn memory_of(directory: &Path) -> PathBuf {
     let number = directory.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let memory = Path::new("/dev/shm").join(format!("vista-killed{number}"));

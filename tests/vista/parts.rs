@@ -1,9 +1,9 @@
 //! Parts of transactions that are rolled back. The machine loses its cache between any two stores.
 //!
-//! The before-images of a part are in the undo log of a transaction that continues, and its next record overwrites
-//! them. So the restored bytes must be in memory before the log is truncated. No truncated record may become valid
-//! again after the next record, in whatever order lines reach memory (`rio/undo/mark.rs`). Each record is as long as a
-//! cache line, so that it may reach memory without the other records.
+//! The before-images of a part are in the undo log. The transaction continues, and its next record overwrites the
+//! before-images. So the restored bytes must be in memory before the log is truncated. The next record must not make a
+//! truncated record valid again, whatever the order in which lines reach memory (`rio/undo/mark.rs`). Each record is as
+//! long as a cache line, so that it may reach memory without the other records.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,8 @@ fn fill(member: &mut Member, at: u64, value: u64) {
     member.set_range(at, RANGE_BYTES).unwrap().fill(u8::try_from(value).unwrap());
 }
 
-/// Runs a transaction that rolls back two parts: a part after its first store, and then all that it has stored.
+/// Runs a transaction with two rollbacks: the first undoes the stores after its first store, the second undoes all its
+/// stores. Then it stores again.
 fn transact(member: &mut Member, nth: u64, decided: impl FnOnce()) {
     member.begin(nth, Holder { handle: 1, process: 1 }).unwrap();
     for is_all in [false, true] {
@@ -142,7 +143,7 @@ fn undone_stores_stay_undone_when_the_cache_is_lost() {
 }
 
 #[test]
-fn a_truncation_of_a_part_too_soon_or_not_completely_is_noticed() {
+fn a_truncation_of_a_part_that_is_too_early_or_incomplete_is_noticed() {
     for bug in planted::of_stores(NoticedBy::Parts) {
         let noticed = (1..=10).find_map(|seed| run(seed, Some(bug)).err().map(|what| (seed, what)));
         println!("  {bug}: {noticed:?}");

@@ -1,6 +1,6 @@
 //! Steps a child from one store to the next, and reports the effect of each step on a file that it maps.
 //!
-//! The `unsafe` code maps that file here.
+//! The `unsafe` code in this file maps the traced file.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -61,7 +61,7 @@ pub fn stopped(child: &mut Child, path: &Path) -> Pid {
 }
 
 /// Runs the command, which calls [`be_traced`], to its end. Calls `report` with each event and the file's bytes after
-/// it. Returns the number of steps, or a text that says how the child failed.
+/// the event. Returns the number of steps, or a text that says how the child failed.
 pub fn trace(command: &mut Command, path: &Path, mut report: impl FnMut(Event, &[u8])) -> Result<u64, String> {
     trace_while(command, path, |event, bytes| {
         report(event, bytes);
@@ -69,7 +69,7 @@ pub fn trace(command: &mut Command, path: &Path, mut report: impl FnMut(Event, &
     })
 }
 
-/// As [`trace`], but kills the child as soon as `report` returns false.
+/// Does the same as [`trace`], but kills the child as soon as `report` returns false.
 pub fn trace_while(
     command: &mut Command,
     path: &Path,
@@ -156,7 +156,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, of which nothing is borrowed any more.
+        // SAFETY: the mapping made in `new`; nothing borrows from it.
         unsafe { munmap(self.place, BYTES_MAX) }.unwrap();
     }
 }

@@ -45,14 +45,14 @@ enum Scene {
     Life = 2,
     /// Two transactions are open at once.
     Two = 3,
-    /// A segment is opened in which two transactions were open. Each has an undo log.
+    /// A segment with two unfinished transactions is opened. Each transaction has an undo log.
     Recovery = 4,
 }
 
 impl Scene {
     /// Returns the number of states that are judged after an event. Growth copies bytes by many stores, so only a
-    /// sample is judged. Stores of offsets to the front of the file are rare. Memory may have such a store before or
-    /// after the bytes at the offset, so several states are judged.
+    /// sample is judged. Rarely, a store puts an offset into the front of the file. Memory may have the offset before
+    /// or after the bytes at that offset, so several states are judged.
     fn states(self, number: u64, is_link: bool) -> u64 {
         match self {
             Scene::Growth if is_link => 6,

@@ -1,4 +1,4 @@
-//! Wild stores without a guard: for each store, which check notices it, if any.
+//! Wild stores without a guard: the number of stores that each check notices, and of stores that no check notices.
 //!
 //! A separate child does each store and runs the checks. Then the parent restores the file's bytes.
 
@@ -52,7 +52,7 @@ fn look(segment: &Segment) -> i32 {
     })
 }
 
-/// Number of stores by the check that noticed them.
+/// The number of stores that each check noticed.
 #[derive(Debug, Default)]
 struct Noticed {
     faulted: u64,

@@ -16,7 +16,7 @@ use crate::basics::{apples, found, killed, region_of, start_machine_again};
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
 /// Offset in the region's header of the word with the offset of the log's header (docs/formats/region.md).
 const LOG_ROOT: u64 = 128 + 8;
-/// The words of the log's header that are hit: all before its directory, and the directory's first words.
+/// The words of the log's header that are hit: all words before its directory, and the directory's first words.
 const WORDS: std::ops::Range<u64> = 0..36;
 /// The word with the log's end.
 const TAIL: u64 = 1;

@@ -39,8 +39,7 @@ fn open(home: &Path) -> libtp::Result<Env> {
         durability: Some(Durability::Rio),
         region_survives: Some(Survives::System),
         region_directory: Some(memory.clone()),
-        // Syncs are rare, so that when the machine goes down, one part of the log is on the disk and a large part is
-        // not.
+        // Syncs are rare. So a large part of the log is not on the disk when the machine goes down.
         relaxed_millis: Some(60_000),
         checkpoint_log: Some(Bytes::mib(2)),
         ..bank::settings()

@@ -1,5 +1,5 @@
-//! Only the log, with a ring of small pieces that move all the time. After a restart of the machine, kept records are
-//! found, whatever part of the cache had been written back.
+//! Tests of the log alone, with a ring of small pieces that move all the time. After a restart of the machine, all kept
+//! records must be found, whatever part of the cache had been written back.
 
 use std::sync::Arc;
 

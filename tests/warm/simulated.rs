@@ -41,7 +41,7 @@ impl Committed {
         self.states.len() - 1
     }
 
-    /// Returns the index of the last state that equals `found`, if it is not below `from`.
+    /// Returns the index of the last state that equals `found`, if this index is not below `from`.
     fn place_of(&self, found: &State, from: usize) -> Option<usize> {
         (from..self.states.len()).rev().find(|&at| self.states[at] == *found)
     }
@@ -112,7 +112,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
     let mut disk = SimDisk::new(seed);
     let mut memory = SharedMemory::lasting(is_lasting(write_back));
     let mut committed = Committed::new(State::default());
-    // Whether the memory of the previous life was lost, and whether that may have lost commits.
+    // Whether the memory of the previous life was lost, and whether commits may have been lost with that memory.
     let (mut is_lost, mut may_have_lost) = (false, false);
     for life in 0..1 + random.below(3) {
         let what = format!("seed {seed}, life {life}, {write_back:?}");
@@ -170,7 +170,8 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
         assert!(found_again == found, "{what}: after a crash of opening, {mode:?}: {}", found.difference(&found_again));
         figures.within += 1;
         (disk, memory) = (image.crash_image(LossMode::KeepAll, 0), holding(&region, write_back));
-        // The next life opens with the same old memory, although all commits are now on the disk.
+        // The next life begins with the memory from before this opening, although the opening has put all commits on
+        // the disk.
         committed.in_memory = place;
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_names_every_command_and_the_last_line_of_the_newest() {
+    fn the_status_names_every_command_and_the_last_line_of_the_newest_command() {
         let running = |name: &str, line: &str| Running {
             name: name.to_owned(),
             start: Instant::now(),

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Longest time that a command may take before it counts as hung.
 pub const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// Longest time for which output is still read after the command has ended: a process that it started may keep the pipe
-/// open.
+/// Longest time for which output is still read after the command has ended: a process that the command started may keep
+/// the pipe open.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The beginning of the lines about a command that hung.
 pub const HUNG: &str = "hung: ";

@@ -167,7 +167,7 @@ mod tests {
     const KNOWN: [&str; 2] = ["crash", "kill"];
 
     #[test]
-    fn a_new_row_replaces_its_old_one_and_leaves_the_others() {
+    fn a_new_row_replaces_the_old_row_and_leaves_the_other_rows() {
         let document = format!("# R\n{BEGIN}\n{HEAD}| crash | old |\n| kill | old |\n| gone | old |\n{END}\nend\n");
         let changed = with_rows(&document, &["| crash | new |".into()], &KNOWN).expect("it has the markers");
         assert_eq!(changed, format!("# R\n{BEGIN}\n{HEAD}| crash | new |\n| kill | old |\n{END}\nend\n"));

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs every suite, all of them even after a failure, then prints the table.
+//! `cargo xtask test`: runs all suites, even if one fails, and then prints the table.
 //!
 //! One build with every feature makes all test programs. Then two groups of commands run in parallel: the test
 //! programs, a few at a time, since many of them sleep or sync; and the commands that compile (lints, documents, and
@@ -107,7 +107,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 /// Runs the suites named, or all, and prints the table.
 ///
 /// # Errors
-/// When a name is not a suite's, or docs/testing.md cannot be written.
+/// When a name is not the name of a suite, or docs/testing.md cannot be written.
 pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String> {
     if let Some(unknown) = options.chosen.iter().find(|chosen| !names().any(|name| name == chosen.as_str())) {
         return Err(format!("there is no suite {unknown:?}; `cargo xtask test --list` names them"));
@@ -142,7 +142,8 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }
 
-/// Returns the days since 1970, a new seed each day, unless the environment sets a seed.
+/// Returns the seed that the environment sets. If it sets no seed, returns the number of days since 1970: a new seed
+/// each day.
 fn seed_of_today() -> String {
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() / (24 * 60 * 60));
     std::env::var(SEED).unwrap_or_else(|_| days.to_string())
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_unit_tests_are_one_row_that_names_the_slowest() {
+    fn programs_of_unit_tests_are_one_row_that_names_the_slowest_program() {
         let outcome = |name: &str, seconds, counts| Outcome {
             name: name.into(),
             elapsed: Duration::from_secs(seconds),

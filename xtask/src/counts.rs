@@ -44,7 +44,7 @@ struct Arguments {
 /// Counts, compares, and keeps the counts if asked to.
 ///
 /// # Errors
-/// When the program cannot be built or run, callgrind's files not be understood, or the document not be read or
+/// When the program cannot be built or run, callgrind's files cannot be parsed, or the document cannot be read or
 /// written.
 pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let words = std::iter::once("counts".to_owned()).chain(arguments.iter().cloned());
@@ -84,7 +84,7 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
     Ok(ExitCode::from(u8::from(worse > 0)))
 }
 
-/// Builds the program as users build theirs, and returns its path.
+/// Builds the program with the settings with which users build programs, and returns its path.
 fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     let status = cargo()
         .args(["build", "--release", "--package", PACKAGE, "--example", EXAMPLE])
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_in_the_table_that_is_no_longer_counted_is_reported() {
+    fn a_path_in_the_table_that_was_not_counted_is_reported() {
         let table = "<!-- counts: begin -->\n| path | instructions |\n|---|---|\n| get | 5.0 |\n| put | 6.0 |\n<!-- counts: end -->";
         let kept = Kept::parse(table).unwrap();
         let now = [Count { name: "put".into(), instructions: 6.0 }];
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_worse_beyond_the_limit_and_two_instructions() {
+    fn a_path_is_worse_if_it_exceeds_the_limit_by_more_than_two_instructions() {
         assert!(is_worse(1000.0, 1033.0, 3.0));
         assert!(!is_worse(1000.0, 1031.0, 3.0));
         assert!(!is_worse(30.0, 32.0, 3.0));

@@ -1,8 +1,9 @@
 //! `cargo xtask coverage`: the branches of recovery, the log and the latches that no test takes.
 //!
-//! Each side of a branch that no test takes needs a reason in docs/coverage.md, or the verb fails. The compiler counts
-//! both sides (`RUSTC_BOOTSTRAP` allows it the features of nightly) in mapped files, so that the branches of a killed
-//! process are counted, too. LLVM's tools, from a Debian package, add the counts up.
+//! If a side of a branch is taken by no test and has no reason in docs/coverage.md, the verb fails. The compiled code
+//! counts both sides of each branch. (`RUSTC_BOOTSTRAP` allows the compiler the features of nightly.) The counts are in
+//! mapped files, so that the branches of a killed process are counted, too. LLVM's tools, from a Debian package, add
+//! the counts up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(3 * 3600);
 /// LLVM's versions that can read the compiler's output, the newest first.
 const VERSIONS: [u32; 5] = [23, 22, 21, 20, 19];
 
-/// One side of a branch: the file, the condition's text, and the value that it never has.
+/// One side of a branch: the file, the condition's text, and the condition's value on this side.
 type Side = (String, String, bool);
 
 /// Runs the tests and compares.
@@ -165,7 +166,7 @@ fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
     }
     for (file, condition, is) in reasons.iter().filter(|side| found.get(side) != Some(&0)) {
         println!(
-            "the document names a branch that a test took, or that does not exist any more: {file}: `{condition}` {is}"
+            "the document names a branch that a test took, or a branch that does not exist: {file}: `{condition}` {is}"
         );
     }
     println!(
@@ -177,8 +178,8 @@ fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::from(!missing.is_empty() || found.is_empty())))
 }
 
-/// Returns the sides that have a reason in the document: rows of file, condition, the value that it never has, and the
-/// reason.
+/// Returns the sides that have a reason in the document. Each row has a file, a condition, the value that the condition
+/// never has, and the reason.
 fn reasons(document: &str) -> BTreeSet<Side> {
     let rows = document.lines().filter(|line| line.starts_with("| crates/"));
     rows.filter_map(|row| {

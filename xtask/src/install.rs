@@ -112,7 +112,8 @@ struct Text {
 /// Returns the words by which the command prints its manual page and the scripts of the shells, each with its file.
 fn texts(prefix: &Path) -> [(&'static [&'static str], PathBuf); 4] {
     let share = prefix.join("share");
-    // Debian keeps the first directory for its packages. Its zsh looks for other programs below /usr/local.
+    // Debian reserves `vendor-completions` for its packages. Debian's zsh looks for the completions of other programs
+    // below /usr/local.
     let zsh = if prefix == Path::new("/usr") { "zsh/vendor-completions/_tp" } else { "zsh/site-functions/_tp" };
     [
         (&["man"], share.join("man/man1/tp.1")),
@@ -161,7 +162,7 @@ fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result
     }
 }
 
-/// Returns the day, for the feet of the pages.
+/// Returns today's date, for the footers of the manual pages.
 fn today() -> Result<String, String> {
     let said = Command::new("date").args(["-u", "+%F"]).output();
     let said = said.map_err(|error| format!("date cannot be started: {error}"))?;

@@ -2,11 +2,11 @@
 //! crash the memory is checked.
 //!
 //! Paper: Rio Vista, section 3. The machine is QEMU (emulated, without the host's virtualisation) with Debian's cloud
-//! kernel and one program, `tests/lab`. A part of the machine's memory is kept over warm starts. It has a file system
-//! that maps this memory directly. The kinds of crashes take turns: a panic of the kernel (c), a restart that writes
-//! nothing (b), a reset from outside (m), an interrupt from outside that causes a panic (n), and killing QEMU, whose
-//! memory is a file (k). A machine with enough crashes also has a panic after which a second kernel, loaded in advance,
-//! takes over (p, known as kdump).
+//! kernel and one program, `tests/lab`. A part of the machine's memory is kept over warm starts. This part has a file
+//! system that maps the memory directly. The kinds of crashes take turns: a panic of the kernel (c), a restart that
+//! writes nothing (b), a reset from outside (m), an interrupt from outside that causes a panic (n), and a kill of QEMU,
+//! which keeps the machine's memory in a file (k). A machine with enough crashes also has a panic after which a second
+//! kernel, loaded in advance, takes over (p, known as kdump).
 //!
 //! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
 //! acknowledges from memory (docs/design/0007). The judge does not rely on the machine's memory alone: the machine also

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_one_job_is_a_failure_and_the_others_run() {
+    fn an_error_of_one_job_is_a_failure_and_the_other_jobs_run() {
         let fails = || Job::new("broken", || Err(io::Error::other("no cargo")));
         let passes = || Job::new("whole", || Ok((Counts::ONE_PASSED, Vec::new())));
         let before = || vec![measured("before", || Ok((Counts::ONE_PASSED, Vec::new())))];

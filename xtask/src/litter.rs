@@ -75,8 +75,8 @@ impl Drop for Litter {
     }
 }
 
-/// Returns the directories and marks of interrupted runs. A run in a container has a process that is not visible here,
-/// so its directory counts only if nothing was made there for a day.
+/// Returns the directories and marks of interrupted runs. The process of a run in a container is not visible here. So a
+/// directory counts only if nothing was made in it for a day.
 fn left_by_others(home: &Path) -> Vec<(PathBuf, String)> {
     let names =
         fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());

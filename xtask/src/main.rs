@@ -84,7 +84,8 @@ enum Verb {
     /// Find the branches of recovery, the log and the latches that no test takes, and compare them with
     /// docs/coverage.md
     Coverage,
-    /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp with tp(1) and completions, and tp-bench
+    /// Put files for programs in C (the library, headers, pkg-config file, manual pages, SQLite on libtp) and the
+    /// commands tp (with tp(1) and completions), tp-bench and tp-sql under a directory
     Install {
         /// The directory above bin, lib, include and share
         #[arg(long, default_value = "/usr/local")]

@@ -22,7 +22,7 @@ const RETURN_VALUES: &str = "Return values";
 
 /// A manual page.
 pub struct Page {
-    /// The names that it documents. The first is the page's own.
+    /// The names that the page documents. The first is the name of the page itself.
     pub names: Vec<String>,
     title: String,
     /// The page's source, for `man`.
@@ -95,7 +95,8 @@ impl Homes {
         Self { functions, types, constants, makers }
     }
 
-    /// Returns the pages that a text names, or whose types and handles it uses.
+    /// Returns the pages of the functions and types that a text names, and the pages of the functions that make the
+    /// handles that it names.
     fn mentioned_in(&self, text: &str) -> BTreeSet<String> {
         let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
         let words = text.split(|letter| !is_word(letter)).filter(|word| !word.is_empty());

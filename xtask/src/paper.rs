@@ -46,7 +46,8 @@ pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
 }
 
 /// Builds `tp-bench` with latches that can be made to call the kernel, and without peers, and returns its path. It is a
-/// separate program because each of its latches checks whether it has to call, which would slow all other figures.
+/// separate program because each of its latches checks whether it must call the kernel. In the other figures, this
+/// check would make the measured operations slower.
 fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
     build(&["--package", PACKAGE, "--bin", PROGRAM, "--features", "kernel-latches"])?;
     // The program is moved, because the other build's program has the same name. A program that still runs keeps its

@@ -43,7 +43,8 @@ impl Profile {
     }
 }
 
-/// The features that the tests are built with: all of them, or all but those that build the benchmarks' peers.
+/// Returns the features that the tests are built with: all features, or all features except those that build the
+/// benchmarks' peers.
 pub fn features(workspace: &Workspace, has_peers: bool) -> Vec<String> {
     if has_peers {
         vec!["--all-features".to_owned()]
@@ -65,7 +66,7 @@ pub fn build_all(workspace: &Workspace, has_peers: bool, logs: &Path) -> io::Res
 /// Builds only the programs of these suites.
 ///
 /// # Errors
-/// As [`build_all`].
+/// The errors of [`build_all`].
 pub fn build_suites(
     suites: &[&Suite],
     build_as: Build,

@@ -1,10 +1,10 @@
 //! The suite `sanitizers`, which only a soak runs: finds undefined behaviour and data races.
 //!
 //! ThreadSanitizer watches the tests of the crates whose threads share memory. It needs no other toolchain
-//! (`RUSTC_BOOTSTRAP` allows the compiler the features of nightly). The standard library is the shipped one, so
-//! ThreadSanitizer does not see inside it; `sanitizers.supp` names the false reports that follow from that. Each test
-//! runs in a separate process: ThreadSanitizer does not see mappings made by system calls, so it would mistake memory
-//! of one test for memory of the next test at the same address.
+//! (`RUSTC_BOOTSTRAP` allows the compiler the features of nightly). ThreadSanitizer does not see inside the standard
+//! library, which is not built again; `sanitizers.supp` names the false reports that this causes. Each test runs in a
+//! separate process: ThreadSanitizer does not see mappings made by system calls, so it would mistake memory of one test
+//! for memory of the next test at the same address.
 //!
 //! Miri runs tests that touch neither files nor mapped memory, if a nightly toolchain has it.
 
@@ -21,15 +21,15 @@ use crate::outcome::Counts;
 use crate::programs::{self, Program};
 use crate::workspace::{cargo, Workspace};
 
-/// The variable that switches the sanitizers on (`suites`): in a soak.
+/// The variable by which a soak switches the sanitizers on (`suites`).
 const WATCHED: &str = "LIBTP_TEST_WATCHED";
 const HOST: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
 const SUPPRESSED: &str = "xtask/src/sanitizers.supp";
 /// The option for the exit code of a program with reports.
 const REPORTED: &str = "exitcode=66";
-/// The packages whose threads share memory. Not `vista`, whose segments are at addresses that ThreadSanitizer reserves
-/// for itself; and not `libtp`, whose handles each have a `Mutex`.
+/// The packages whose threads share memory. `vista` is left out, because its segments are at addresses that
+/// ThreadSanitizer reserves for itself. `libtp` is left out, because each of its handles has a `Mutex`.
 const SHARING: [&str; 7] =
     ["libtp-rio", "libtp-process", "libtp-lock", "libtp-buffer", "libtp-log", "libtp-txn", "libtp-record"];
 /// Tests that ThreadSanitizer breaks: it reserves signal stacks for itself, and does not know loom's stacks.

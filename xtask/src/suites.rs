@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(names.len(), SUITES.len());
     }
 
-    /// No run would include a test with such a name: the run of unit tests leaves out the names of suites, and a suite
-    /// has one package.
+    /// No run would include a test with such a name: the run of unit tests leaves out tests with the names of suites,
+    /// and each suite runs the test of one package.
     #[test]
     fn tests_of_other_packages_do_not_share_the_name_of_a_suite_test() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

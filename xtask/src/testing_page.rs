@@ -1,7 +1,7 @@
 //! docs/testing.md: a row for each suite, with its doubt, the faults that it must catch, and its time at each size.
 //!
-//! `cargo xtask test --record` writes the times of `test`, `--deep --record` those of `--deep`, and `soak` its own. The
-//! texts of a row come from the tables of the suites.
+//! `cargo xtask test --record` writes the times of `test`; `cargo xtask test --deep --record` writes the times of
+//! `--deep`; `cargo xtask soak` writes the times of `soak`. The texts of a row come from the tables of the suites.
 
 use crate::command_test::{steps, LOOM, LOOM_DOUBT, UNIT_TESTS, UNIT_TESTS_DOUBT};
 use crate::outcome::Outcome;
@@ -13,7 +13,7 @@ const DOCUMENT: &str = "docs/testing.md";
 const BEGIN: &str = "<!-- suites: begin -->";
 const END: &str = "<!-- suites: end -->";
 const HEAD: &str = "| suite | doubt | must catch | test, s | deep, s | soak, s |\n|---|---|---|---|---|---|\n";
-/// Stands for the seconds of a size that was not measured yet.
+/// The text of a cell for a size that was not measured yet.
 const UNKNOWN: &str = "-";
 
 /// A column of seconds.
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_column_changes_and_the_others_stay() {
+    fn one_column_changes_and_the_other_columns_stay() {
         let document = format!("# T\n{BEGIN}\n{HEAD}| crash | ? | a | 70 | 80 | 90 |\n{END}\nend\n");
         let changed = with_times(&document, Column::Deep, &[("crash", 81), ("gone", 1)]).unwrap();
         assert_eq!(known_times(&changed, "crash"), ["70", "81", "90"]);

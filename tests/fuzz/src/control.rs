@@ -1,4 +1,5 @@
-//! A slot of the control file and its further blocks, with arbitrary contents and right checksums.
+//! A slot of the control file, and its further blocks (they have the incarnations that do not fit into the slot). The
+//! contents are arbitrary, and the checksums are right.
 //!
 //! If the contents can be read, they are written to another file, and must be the same when they are read back. Then
 //! the log's restart runs with this control file and one segment without records. It must find an end, or return an

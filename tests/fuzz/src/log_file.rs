@@ -2,8 +2,8 @@
 //! file.
 //!
 //! An input gives the durable end and the last checkpoint of the control file, and the log's bytes from its beginning.
-//! Everything that could be a record gets its checksum, by the table of `docs/formats/log.md` and not by the library's
-//! own code. Then:
+//! Everything that could be a record gets a right checksum. The test computes it from the table of
+//! `docs/formats/log.md`, not by the library's own code. Then:
 //!
 //! * `restart` must find an end, or name the damage and its LSN.
 //! * The log up to this end is rolled. A second read of each record, by its LSN, must give the same record. The
@@ -221,7 +221,7 @@ fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
             files.unroll(record.lsn).take_while(Result::is_ok).for_each(drop);
         }
     }
-    // The log's end may be inside a record if the control file gives this LSN as the durable end.
+    // The log's end may be inside a record, because the control file may give any LSN as the durable end.
     assert!(at >= restarted.end.end, "the roll ended before the log");
 }
 

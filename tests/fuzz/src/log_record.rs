@@ -6,7 +6,7 @@
 //!   the body is.
 //! * The record is redone on the page, on a page that was never written, and on each page that the record names. Redo
 //!   must return an error, or change the page; two calls with the same page must have the same result.
-//! * The record is logged, read, and undone, as by an abort. This must return an error, or succeed.
+//! * The record is logged, read, and undone, as an abort does. The undo must return an error, or succeed.
 //! * If the body of a checkpoint can be decoded, encoding it must give the same bytes.
 //!
 //! The changed pages are not used further: `page.rs` tests arbitrary pages.

@@ -11,9 +11,9 @@
 //!   are put, changed and deleted, and the transaction aborts: all records must be as before. Then the same changes are
 //!   committed, and leaves are merged: the records must be those of a map in memory, and `verify` must find nothing.
 //!
-//! *Changes* of a page with findings are not tried. A change checks its own page, but not everything that other pages
-//! record about it; and after the log record is appended, the change of the page must not fail (docs/protocols.md,
-//! D11).
+//! *Changes* of a page with findings are not tried. A change checks the page that it changes, but not everything that
+//! other pages record about this page; and after the log record is appended, the change of the page must not fail
+//! (docs/protocols.md, D11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ fn opened(world: &World, scene: &Scene, database: &Database, salt: u8) {
     let verified = verified(world, database).expect("`verify` succeeds again after the changes");
     assert!(
         verified.findings.is_empty(),
-        "there were no findings before the changes, and now: {:?}",
+        "there were no findings before the changes, but after them there are: {:?}",
         verified.findings
     );
     note_pages(world, scene);

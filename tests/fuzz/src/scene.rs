@@ -28,7 +28,7 @@ pub struct Scene {
     pub page_bytes: usize,
     /// Its pages, by number.
     pub pages: Vec<Vec<u8>>,
-    /// The number of pages of the file after the last input, if it is larger than that of `pages`.
+    /// The number of pages of the file after the last input, if it is larger than the length of `pages`.
     pub used: Cell<u32>,
 }
 

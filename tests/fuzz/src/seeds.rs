@@ -15,7 +15,8 @@ pub type Seeds = Vec<(String, Vec<u8>)>;
 
 /// The offset in a page at which an input's bytes begin.
 const PAGE_AT: usize = 20;
-/// The highest bit of an input's first byte, which names the scene. It is set if the input changes the existing page.
+/// The highest bit of an input's first byte. It is set if the input changes the existing page. The other bits name the
+/// scene.
 const CHANGED: u8 = 0x80;
 
 /// Returns whole pages, and small changes of pages.

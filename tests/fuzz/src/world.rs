@@ -1,8 +1,8 @@
 //! A small environment in memory, whose pages the fuzzer replaces.
 //!
 //! The managers, the record manager and the log are real. A page that the fuzzer changes is in the page cache as if it
-//! had been read from the disk with a right checksum, which is the only thing that the cache checks. Between two inputs
-//! every page gets its original bytes again.
+//! had been read from the disk with a right checksum. The cache checks only the checksum. Between two inputs every page
+//! gets its original bytes again.
 
 use std::cell::RefCell;
 use std::sync::Arc;

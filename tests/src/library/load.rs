@@ -21,7 +21,7 @@ impl From<Error> for Stopped {
 }
 
 impl Process {
-    /// Merges leaves of a tree, where two fit on one page.
+    /// Compacts a tree: two neighbouring leaves whose records fit on one page are merged.
     ///
     /// # Errors
     /// The errors of compacting.

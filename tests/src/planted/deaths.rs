@@ -1,7 +1,7 @@
 //! Bugs in the handling of a process's death. Each bug must be noticed by a scene in which a process dies and others
 //! continue, or by a case of the suites `multiprocess` and `failpoints`.
 //!
-//! The bugs are ordered by the rules that they break (PROTOCOLS D1 to D13, L3, L4).
+//! The bugs are grouped by the rules of PROTOCOLS that they break.
 
 use super::Scene::{At, Panicking, Repairing, Standing, Young};
 use super::Suite::{Failpoints, Multiprocess};
@@ -24,19 +24,19 @@ pub(super) const DEATHS: &[Planted] = &[
     // Limits of a process.
     by_case("rio: a region reserves all remaining address space", "limits::under_any_limit_of_address_space_some_memory_is_left_to_work_with"),
     by_case("libtp: the free space for shared memory is ignored", "limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory"),
-    // F3, where the program closes descriptors, and where a segment is moved.
+    // F3: the program closes descriptors, or a segment is moved.
     by_case("log: descriptors are checked at a new segment only", CLOSED),
     by_case("buffer: pages go into files of the program", CLOSED),
     by_case("buffer: batches go into files of the program", CLOSED),
     by_case("log: a recycled segment takes the name of a finished one", "full_disk::a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one"),
     by_case("log: a flush goes into a segment without its name", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
-    // L5, of processes with several bounds.
+    // L5: processes have different bounds.
     by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_although_another_process_has_a_longer_bound"),
-    // L5, where the memory is removed.
+    // L5: the file of the memory is removed.
     by_case("libtp: sessions go on in removed memory", "nameless::memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits"),
     by_case("txn: the control file does not record relaxed commits", "nameless::an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss"),
     by_case("rio: shared memory is in core dumps", "nameless::core_dumps_are_without_the_shared_memory_unless_it_is_asked_for"),
-    // D11, on a full disk.
+    // D11: the disk is full.
     by_case("log: a full disk gets whole segments", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
     by_case("log: a full disk gets no unneeded segments back", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
     by_case("txn: a full log takes no checkpoint", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
@@ -103,7 +103,8 @@ pub(super) const DEATHS: &[Planted] = &[
     // T2
     by("record: a merged leaf is not marked as deleted", &[At("merge: merged, not remembered")]),
     // D7
-    // These bugs may stay unnoticed: a session that waits long for a latch without a known holder recounts, too.
+    // These bugs may stay unnoticed: a session also recounts the holders if it waits long for a latch without a known
+    // holder.
     seldom(by("process: shared holders of a latch are not recounted", &[At("latch: shared taken, not noted as held")])),
     seldom(by("process: a waiter counts as a holder of the latch", &[At("latch: shared taken, not noted as held")])),
     seldom(by("process: a recount does not freeze the latch", &[At("latch: shared taken, not noted as held")])),
@@ -149,7 +150,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("libtp: a rebuild attaches to the old memory", "stopped::a_process_stopped_in_a_write_is_seen_though_the_process_table_is_full"),
     by_case("log: a session flushes in a broken region", "stopped::a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory"),
     by_case("log: a session makes segments in a broken region", "given_up::a_process_stopped_before_a_new_segment_makes_no_segment_for_abandoned_memory"),
-    // Takeovers and indices; `record/indices.rs` proves the rules of indices.
+    // Takeovers and indices; `record/indices.rs` has the rules of indices.
     by_case("pass: a transaction that was taken over is still offered", "passing::a_transaction_that_was_taken_over_cannot_be_ended_by_another"),
     by_case("pass: intent locks stay kept after a takeover", "indices::a_handle_without_an_index_s_function_may_not_write_in_a_transaction_that_it_took_over"),
     by_case("libtp: an index build loses sorted entries", "indices::an_index_is_made_of_all_records"),

@@ -1,11 +1,11 @@
-//! Bugs in recoverable memory. Some change the order of the undo log's stores: `tests/vista` must notice each of these
-//! when a machine loses the stores that were not written back. Other bugs are in the code that guards the stores, and
-//! in the redo log of `rvm`.
+//! Bugs in recoverable memory. Some bugs change the order of the undo log's stores. `tests/vista` must notice each of
+//! these bugs when a machine loses the stores that were not written back. Other bugs are in the code that guards the
+//! stores, and in the redo log of `rvm`.
 
 use super::Suite::{Disks, Vista};
 use super::{Judge, Planted};
 
-/// The test of the stores of recoverable memory that must notice a bug.
+/// The test of recoverable memory that must notice a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticedBy {
     /// A program that is stopped between any two stores.

@@ -1,7 +1,7 @@
 //! Stops a child before each store to shared memory and before each system call.
 //!
-//! Between two events the child changes nothing that another process can see. So a death before each event stands for
-//! a death between any two instructions.
+//! Between two events the child changes nothing that another process can see. So deaths before each event have the same
+//! effects as deaths between any two instructions.
 
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;

@@ -50,7 +50,7 @@ struct Known {
     /// The memory operands that the instruction writes, or whose cache lines it writes back.
     places: Vec<UsedMemory>,
     /// The addresses at which the child can be after the instruction. `None` if the instruction stores to other memory
-    /// than the stack, or if its target depends on registers or memory.
+    /// than the stack, or if it jumps to an address that depends on registers or memory.
     successors: Option<Successors>,
 }
 

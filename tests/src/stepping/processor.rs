@@ -40,7 +40,7 @@ fn busy() -> MutexGuard<'static, Vec<usize>> {
 fn least_busy(ours: &[usize]) -> usize {
     let mut busy = busy();
     busy.resize(CpuSet::count(), 0);
-    let mine = *ours.iter().min_by_key(|&&nth| busy[nth]).expect("this thread runs on one");
+    let mine = *ours.iter().min_by_key(|&&nth| busy[nth]).expect("this thread runs on a processor");
     busy[mine] += 1;
     mine
 }

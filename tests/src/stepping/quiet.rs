@@ -1,8 +1,8 @@
 //! Quiet instructions of a stepped child, which store to nothing but the stack. The child runs through them without a
 //! stop.
 //!
-//! A single step costs two switches of process. Most instructions are quiet, and the tracer need not stop after a
-//! quiet instruction, because the shared memory has the same bytes as before.
+//! A single step costs two context switches. Most instructions are quiet. The child need not stop after a quiet
+//! instruction, because the shared memory has the same bytes as before.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,8 @@ const SHORTEST: usize = 2;
 /// The largest number of threads of the child: the stepped thread, and a thread that waits for it. Other threads could
 /// run into a breakpoint.
 const THREADS: usize = 2;
-/// How often the tracer checks whether the other thread sleeps. It pauses for [`MOMENT`] before each check.
+/// The number of times that the tracer checks whether the other thread sleeps. It pauses for [`MOMENT`] before each
+/// check.
 const LOOKS: usize = 100;
 const MOMENT: Duration = Duration::from_millis(1);
 /// The instruction `int3`.
@@ -59,7 +60,7 @@ impl Quiet {
     }
 
     /// Lets the child, which is at `address`, run to an exit of the run that begins there. Meanwhile each exit has a
-    /// breakpoint. Returns whether the child has moved. It may then be at another quiet instruction.
+    /// breakpoint. Returns whether the child has moved. The child may then be at another quiet instruction.
     pub fn run(&mut self, address: u64, successors: impl FnMut(u64) -> Option<Successors>) -> bool {
         if !self.is_alone {
             return false;
@@ -83,7 +84,7 @@ impl Quiet {
         regs.rip -= 1;
         assert!(
             exits.iter().any(|exit| exit.0 == regs.rip),
-            "the child left a quiet run elsewhere than at an exit, at {:#x}",
+            "the child left a quiet run at {:#x}, which is not an exit",
             regs.rip
         );
         ptrace::setregs(self.pid, regs).expect(STOPPED);
@@ -109,7 +110,7 @@ fn is_alone(pid: Pid) -> bool {
         std::thread::sleep(MOMENT);
         others_sleep()
     };
-    // Two checks in a row must find it asleep: at the first, it may have slept only briefly.
+    // Two checks in a row must find the other thread asleep: at the first check, it may have slept only briefly.
     (0..LOOKS).any(|_| sleep() && sleep())
 }
 

@@ -9,8 +9,8 @@ use nix::unistd::{getppid, gettid, Pid};
 /// nowhere else.
 pub const MARK: i64 = libc::SYS_getppid;
 
-/// Stops this thread of the child until its parent steps it. The parent must learn the thread's number, so `tell`
-/// receives it before the stop.
+/// Stops this thread of the child until the parent steps the thread. The parent must learn the thread's number, so
+/// `tell` receives this number before the stop.
 ///
 /// # Errors
 /// This system does not let a process be traced; `tell` is not called then.

@@ -9,8 +9,8 @@ use crate::library::Way;
 use crate::oracle::{brief, name, Effects, Place, State, Value};
 
 impl Runner {
-    /// Returns the number of the last commit that changed a place. Returns 0 if the found value is not this commit's: a
-    /// doubtful commit may be missing, and then the reader does not depend on it.
+    /// Returns the number of the last commit that changed a place. Returns 0 if that commit did not store the found
+    /// value: a doubtful commit may be missing, and then the reader does not depend on it.
     pub(super) fn writer_of(&self, place: &Place, found: Option<&Value>) -> usize {
         let number = self.writers.get(place).copied().unwrap_or(0);
         let effects = number.checked_sub(1).and_then(|at| self.history.effects().nth(at));

@@ -63,7 +63,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns whether a sync has failed after which no commit may be acknowledged any more.
+    /// Returns whether a sync has failed. After such a failure no commit may be acknowledged.
     ///
     /// Failed syncs of files without their final name do not count: nothing depends on such a file, and it is made
     /// again.
@@ -132,7 +132,8 @@ impl Runner {
         }
     }
 
-    /// Does work between the steps of transactions: that of background threads, and of callers that wait for commits.
+    /// Does the work of background threads, and of callers that wait for commits. It is done between the steps of
+    /// transactions.
     pub(super) fn chores(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let process = &processes[self.random.index(processes.len())];
         self.load_seldom(processes)?;

@@ -61,8 +61,8 @@ impl Kept {
         self.counts.iter().find(|count| count.name == name).map(|count| count.instructions)
     }
 
-    /// Returns the document with the counts `now`. Figures of paths that were not counted stay, unless `are_all` is
-    /// true.
+    /// Returns the document with the counts `now`. If `are_all` is true, figures of paths that were not counted are
+    /// removed; otherwise they stay.
     #[must_use]
     pub fn blessed(self, now: &[Count], with: &str, are_all: bool) -> Kept {
         let mut counts: Vec<Count> = if are_all { Vec::new() } else { self.counts };
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_read_and_written_as_they_were() {
+    fn figures_that_are_read_are_written_unchanged() {
         let kept = sample();
         assert_eq!((kept.with.as_str(), kept.of("get"), kept.of("put")), ("rustc 1.95.0", Some(900.5), None));
     }
 
     #[test]
-    fn blessing_some_paths_leaves_the_others() {
+    fn blessing_some_paths_leaves_the_other_paths() {
         let kept = sample().blessed(&[count("get", 800.0)], "rustc 1.96.0", false);
         assert_eq!((kept.of("get"), kept.of("latch")), (Some(800.0), Some(30.0)));
         let kept = kept.blessed(&[count("get", 700.0)], "rustc 1.96.0", true);

@@ -94,14 +94,14 @@ fn archive(guest: &Path, image: &[u8], modules: &Path) -> io::Result<Archive> {
     Ok(archive)
 }
 
-/// Returns Debian's kernel as it is packed, the form in which a running kernel loads another.
+/// Returns the file of Debian's packed kernel. A running kernel loads a second kernel from such a file.
 fn packed_kernel(root: &Path) -> io::Result<PathBuf> {
     let packed = find(&root.join("boot"), &|it| it.starts_with("vmlinuz-"));
     packed.ok_or_else(|| other(format!("{} has no kernel", root.display())))
 }
 
-/// Fetches Debian's kernel once, without installing it, and unpacks it: an emulated machine would take longer to
-/// decompress it than for everything else. Returns the kernel and the folder of its modules.
+/// Fetches Debian's kernel once, without installing it, and unpacks it. An emulated machine would take longer to
+/// decompress the kernel than to do all its other work. Returns the kernel and the folder of its modules.
 fn kernel(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let (root, kernel) = (folder.join("kernel"), folder.join("vmlinux"));
     if !kernel.exists() {
@@ -146,7 +146,7 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     let _ = writer.join();
     let expected = length.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
     if !done.starts_with(b"\x7fELF") || done.len() != expected {
-        return Err(other(format!("the kernel unpacked has {} bytes, not {expected}", done.len())));
+        return Err(other(format!("the unpacked kernel has {} bytes, not {expected}", done.len())));
     }
     Ok(done)
 }

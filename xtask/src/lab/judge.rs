@@ -157,7 +157,7 @@ impl Judge {
             self.fail(&format!("{} of {wanted} crashes were seen", self.cycles));
         }
         if self.panics < panics {
-            self.fail(&format!("{} panics of the kernel were seen of {panics}", self.panics));
+            self.fail(&format!("{} of {panics} panics of the kernel were seen", self.panics));
         }
         if self.torn == 0 {
             self.fail("the control without before-images was never torn: nothing was proved about before-images");

@@ -32,7 +32,7 @@ const FOUND: [&str; 2] = [
     "FOUND lost ended=0 digest=0 before=0 lost=true refused at first",
 ];
 
-/// Judges crashes whose kinds take turns. Returns the summary and whether it is good.
+/// Judges crashes whose kinds take turns. Returns the summary and whether the run is good.
 fn judged(name: &str, crashes: &[Crash], wanted: u64) -> (String, bool) {
     let state: PathBuf = std::env::temp_dir().join(format!("libtp-xtask-{}-{name}", std::process::id()));
     fs::create_dir_all(&state).unwrap();
@@ -67,7 +67,7 @@ fn assert_fails(name: &str, crashes: &[Crash], wanted: u64, why: &str) {
 }
 
 #[test]
-fn crashes_that_lose_nothing_while_the_controls_lose_are_good() {
+fn a_run_is_good_if_only_the_controls_lose_transactions() {
     let (summary, is_good) = judged("good", &[WHOLE; 5], 5);
     assert!(is_good && summary.contains("5 crashes") && summary.contains("0 lost or torn"), "{summary}");
     assert!(summary.contains("35 transactions announced") && summary.contains("2 panics"), "{summary}");
@@ -123,7 +123,7 @@ fn a_machine_that_miscounts_its_starts_or_does_not_panic_fails() {
     judge.boot("2 b", &WHOLE.found.map(str::to_owned));
     let (summary, is_good) = judge.summary(1);
     let summary = summary.join("\n");
-    assert!(!is_good && summary.contains("0 panics of the kernel were seen of 1"), "{summary}");
+    assert!(!is_good && summary.contains("0 of 1 panics of the kernel were seen"), "{summary}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Machine {
     pub fn start(built: &Built, state: &Path, kinds: &str, seed: u64) -> io::Result<Machine> {
         // The disk of the records' files, and of the controls.
         fs::File::create(state.join("disk"))?.set_len(MEMORY << 20)?;
-        // A second kernel has its own memory, which the first never uses.
+        // A second kernel has its own memory, which the first kernel never uses.
         let (megabytes, set_aside, initrd) = match kinds.split(',').any(|kind| kind == SECOND) {
             true => (512, "crashkernel=160M ", &built.initrd_of_two),
             false => (320, "", &built.initrd),
@@ -65,7 +65,7 @@ impl Machine {
         Ok(Machine { command, state: state.to_path_buf(), child, lines })
     }
 
-    /// Returns the next line of the console, or `None` if there is none in time.
+    /// Returns the next line of the console, or `None` if no line comes in time.
     pub fn line(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
@@ -86,7 +86,8 @@ impl Machine {
         }
     }
 
-    /// Gives the monitor a command and waits until it is done: a connection closed too early may lose the command.
+    /// Gives the monitor a command and waits until the command is done: if the connection is closed too early, the
+    /// command may be lost.
     fn tell(&self, what: &str) -> io::Result<()> {
         let mut monitor = UnixStream::connect(self.state.join(MONITOR))?;
         monitor.set_read_timeout(Some(Duration::from_secs(30)))?;

@@ -7,7 +7,7 @@ use super::told::Line;
 #[derive(Default)]
 pub struct Records {
     announced: u64,
-    /// How often one more transfer was found than was announced: the transfer that was under way.
+    /// The number of crashes after which one unannounced transfer was found: the transfer that was under way.
     unannounced: u64,
     /// Transactions that were under way and were undone.
     undone: u64,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_announced_transactions_are_found_and_at_most_one_more() {
+    fn all_announced_transactions_and_at_most_one_other_are_found() {
         let judge = |found: &str| {
             Records::default().judge(&announced(), &format!("{found} how=Survived lost=false survives=system"))
         };

@@ -1,9 +1,10 @@
 //! A header for C as a manual: its comments and declarations.
 //!
 //! The first comment describes the library: `name: title`, then paragraphs. A paragraph may begin with a title of a few
-//! words and a full stop. A comment that begins with `--` and a title begins a section; the text under the title
-//! describes the whole section, and its indented lines and everything after them are examples. A comment directly above
-//! declarations describes these, and a comment after a constant describes the constant. Indented lines are code.
+//! words and a full stop. A comment that begins with `--` and a title begins a section. The text under the title
+//! describes the whole section; from its first indented line on, this text has examples. A comment directly above
+//! declarations describes these declarations, and a comment after a constant describes the constant. Indented lines are
+//! code.
 
 /// A header.
 pub struct Header {
@@ -105,7 +106,7 @@ impl Header {
         })
     }
 
-    /// Stores a comment of the header or of a section. Returns a comment of the next item.
+    /// Stores a comment of the header or of a section. Returns any other comment: it belongs to the next item.
     fn placed(&mut self, comment: Vec<Block>, source: &str) -> Vec<Block> {
         match comment.split_first() {
             Some((Block::Text(first), rest)) if first.starts_with("-- ") => {

@@ -67,7 +67,7 @@ impl Words<'_> {
             name.to_owned()
         };
         let shown = escaped(before) + &shown + &escaped(behind);
-        // A dash before a number or an option is a minus, and in a word a hyphen.
+        // A dash before a number or an option is a minus; a dash inside a word is a hyphen.
         if word.trim_start_matches('(').starts_with('-') {
             shown
         } else {
@@ -80,7 +80,7 @@ impl Words<'_> {
 fn filled(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let last = lines.last_mut().expect("it begins with one line, and none is taken away");
+        let last = lines.last_mut().expect("the text begins with one line, and no line is removed");
         if last.is_empty() {
             last.push_str(word);
         } else if last.len() + word.len() < WIDTH {

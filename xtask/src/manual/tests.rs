@@ -37,7 +37,7 @@ fn each_function_of_the_headers_has_one_page() {
     assert_eq!(names, functions.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// A function is described by its comment, or by the text of its section, which then has more than examples.
+/// Each function has a comment, or its section has a text that is more than examples.
 #[test]
 fn each_declaration_is_in_its_page_and_described() {
     for name in HEADERS {

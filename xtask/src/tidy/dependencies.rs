@@ -18,8 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-log", &["libtp-io", "libtp-process", "libtp-rio"]),
     ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "libtp-rio"]),
     ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-rio"]),
-    // The record manager depends on the processes, because every call with a latch names ranks and sessions; and on io,
-    // because it makes database files.
+    // The record manager depends on `libtp-process`, because every call with a latch names ranks and sessions. It
+    // depends on `libtp-io`, because it makes database files.
     (
         "libtp-record",
         &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "libtp-rio"],
@@ -47,7 +47,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-sqlite", &["libtp"]),
     ("libtp-sql", &["libtp-console", "libtp-sqlite"]),
     ("libtp-sim", &["libtp-io"]),
-    // These tests use the log and the processes by themselves, because they choose to the byte where a log ends.
+    // These tests use the log and the sessions without an environment, because they choose the exact byte at which a
+    // log ends.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "libtp-rio", "libtp-vista"]),
     // Each entry point is tried by itself: pages and log records are passed to their readers without an environment.
     (

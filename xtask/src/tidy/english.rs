@@ -136,19 +136,19 @@ mod tests {
     }
 
     #[test]
-    fn counts_comments_and_literals_and_no_names() {
+    fn counts_words_of_comments_and_literals_and_ignores_names() {
         assert!(riddles(&tree(4)).is_empty(), "{:?}", riddles(&tree(4)));
     }
 
     #[test]
-    fn passes_over_generated_text() {
+    fn ignores_generated_text() {
         let text = "Who?\n<!-- soak: begin -->\nnobody\n<!-- soak: end -->\nwho\n";
         let file = File { path: "docs/reliability.md".into(), text: text.into() };
         assert!(riddles(&[file])[0].starts_with("docs has 2 "));
     }
 
     #[test]
-    fn complains_of_more_and_of_less_than_is_kept() {
+    fn complains_of_a_count_that_differs_from_the_kept_count() {
         let more = riddles(&tree(3));
         assert!(more.len() == 1 && more[0].contains("wait.rs:4 (nobody)"), "{more:?}");
         assert!(riddles(&tree(5))[0].contains("crates/lock 4"));

@@ -1,5 +1,5 @@
-//! A format is written down once, in docs/formats, as a table of bytes. This rule finds structs that have changed
-//! since.
+//! A format is written down once, in docs/formats, as a table of bytes. This rule finds structs that have changed after
+//! their table was written.
 //!
 //! Under each table, a comment has the name and a hash of the struct:
 //! `<!-- struct: crates/log/src/record.rs#RecordHeader sha: 0badcafe -->`. Without `#Name` the hash covers the text

@@ -80,9 +80,9 @@ pub fn cycles(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Returns the modules that import themselves through other modules. In a crate with floors these are the modules of
-/// each floor, in any other crate the modules at the root; a deeper module counts as a part of its module at that
-/// level.
+/// Returns the modules that import themselves through other modules. In a crate with floors, only the modules directly
+/// on a floor are returned; in any other crate, only the modules at the root. A deeper module counts as a part of the
+/// module that encloses it at this level.
 fn in_cycles(files: &[File], krate: &str) -> Vec<String> {
     let depth = if krate == CRATE { 2 } else { 1 };
     let name = |module: &Module| module[..depth.min(module.len())].join("::");
@@ -172,7 +172,8 @@ fn exported(files: &[File], krate: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Returns the paths that begin with `crate::` or `super::`, from the crate's root on, with their places.
+/// Returns the paths that begin with `crate::` or `super::`, with their places. Each path is converted to a path from
+/// the crate's root.
 fn paths(code: &str, from: &[&str]) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for (word, is_root) in [("crate", true), ("super", false)] {

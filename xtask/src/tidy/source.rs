@@ -87,8 +87,8 @@ pub fn code(text: &str) -> String {
     out
 }
 
-/// Returns whether `r` ends a name: a `b` before it belongs to a raw string's prefix, any other word character to a
-/// name.
+/// Returns whether the `r` at this place ends a name. A `b` before the `r` belongs to a raw string's prefix; any other
+/// word character belongs to a name.
 fn after_word(chars: &[char], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| chars[before]) else {
         return false;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_whole_only() {
+    fn only_whole_words_are_found() {
         let text = "unsafe_code\nunsafe { }";
         let places = word_places(text, "unsafe");
         assert_eq!(places.len(), 1);

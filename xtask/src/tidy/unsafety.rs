@@ -1,7 +1,7 @@
 //! The files that may contain `unsafe`.
 //!
-//! All `unsafe` code is in a few files that can be read in an evening. Every other crate forbids it, so the compiler
-//! checks those crates, and this rule checks the rest.
+//! All `unsafe` code is in the files of one list. Every crate without such a file forbids `unsafe`, and the compiler
+//! checks these crates. This rule checks the other crates.
 
 use super::source::{code, line_of, word_places, File};
 use crate::workspace::Package;

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_one_machine_are_found_and_relative_ones_are_not() {
+    fn paths_of_one_machine_are_found_and_relative_paths_are_not() {
         let (one, other) = (MACHINE_PATHS[0], MACHINE_PATHS[1]);
         let text = format!("cd {one}bank\nnet{one}bank ./a{other}bank {other}x/bank");
         let complaints = machine_paths(&[file("a.md", &text)]);
