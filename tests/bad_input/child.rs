@@ -6,7 +6,7 @@ use std::process::Command;
 
 use libtp::{Bytes, Db, Env, Settings};
 
-use crate::saying::{key_of, value_of};
+use crate::error_texts::{key_of, value_of};
 
 const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 const COUNT: &str = "LIBTP_TEST_CHILD_COUNT";

@@ -9,7 +9,7 @@ use libtp::{Env, Error, How};
 use libtp_record::hash::page::BucketPage;
 
 use crate::child::{fill_and_die, Dead, VALUE_BYTES};
-use crate::saying::{check_value, key_of, refused, says, value_of};
+use crate::error_texts::{check_value, key_of, refused, says, value_of};
 
 /// The default size of a page.
 const PAGE: usize = 8192;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libtp::{Env, How};
 
-use crate::saying::{check_value, key_of, refused, says, value_of};
+use crate::error_texts::{check_value, key_of, refused, says, value_of};
 
 const COUNT: u64 = 300;
 const BYTES: usize = 200;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libtp::{Durability, Env};
 use libtp_tests::sizes;
 
-use crate::saying::{check_value, key_of, value_of};
+use crate::error_texts::{check_value, key_of, value_of};
 
 /// Returns the bytes of the blocks that the files of a directory take.
 fn allocated(directory: &Path) -> u64 {

@@ -9,7 +9,7 @@ use libtp::{Env, Error, How};
 use libtp_tests::sizes;
 
 use crate::child::{fill_and_die, put, settings, VALUE_BYTES};
-use crate::saying::{check_value, key_of, says, value_of};
+use crate::error_texts::{check_value, key_of, says, value_of};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
 /// The longest time in which puts may still be refused after space was freed.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use libtp::{Bytes, Durability, Env, Error, Settings};
 
-use crate::saying::{check_value, key_of, says, value_of};
+use crate::error_texts::{check_value, key_of, says, value_of};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
 /// The longest time in which calls may still be refused after space was freed.

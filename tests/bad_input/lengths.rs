@@ -2,7 +2,7 @@
 
 use libtp::{Bytes, Db, Env, Error};
 
-use crate::saying::says;
+use crate::error_texts::says;
 
 fn with_pages(kib: u64, test: impl Fn(&Env, &Db)) {
     let directory = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@
 //! | `full_memory` | a directory of shared memory that is full |
 //! | `frugality` | the memory and disk that a new environment takes, and many locks and records without a setting |
 //! | `segments` | segments of recoverable memory on a full disk |
-//! | `child`, `saying` | shared parts: a process that dies, and the checks of errors |
+//! | `child`, `error_texts` | shared parts: a process that dies, and the checks of errors |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -25,6 +25,6 @@ mod full_disk;
 mod full_memory;
 mod lengths;
 mod places;
-mod saying;
+mod error_texts;
 mod segments;
 mod settings;

@@ -10,7 +10,7 @@ use libtp::{Env, Error, How, Settings, SharedMemory};
 use libtp_io::Directory;
 use libtp_sim::SimDisk;
 
-use crate::saying::{refused, says};
+use crate::error_texts::{refused, says};
 use libtp_tests::small_disk::{alone, as_nobody, SmallDisk};
 use libtp_tests::versions::platform;
 

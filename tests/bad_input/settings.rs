@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use libtp::{Bytes, Durability, Env, Error, How, Settings};
 
-use crate::saying::{check_value, key_of, refused, says, value_of};
+use crate::error_texts::{check_value, key_of, refused, says, value_of};
 
 #[test]
 fn a_settings_file_with_an_unknown_word_is_refused_and_named() {

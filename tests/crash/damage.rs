@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use libtp_sim::Random;
 use libtp_tests::crash_states::THREADS;
-use libtp_tests::damage::{plan, DamagedImage, Effect, PATIENTS};
+use libtp_tests::damage::{plan, DamagedImage, Effect, IMAGES};
 use libtp_tests::sizes;
 use libtp_tests::watchdog::{caught, Watchdog};
 use libtp_tests::workload::{self, Run};
@@ -40,8 +40,8 @@ fn damage_is_never_silent() {
                 let (run, next, verdicts, watchdog) = (&run, &next, &verdicts, &watchdog);
                 scope.spawn(move || {
                     // Relaxed: a plain counter, which publishes nothing.
-                    while let Some(patient) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < PATIENTS) {
-                        damage_image(seed, run, patient, wanted / seeds / PATIENTS as u64, verdicts, &|what| {
+                    while let Some(patient) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < IMAGES) {
+                        damage_image(seed, run, patient, wanted / seeds / IMAGES as u64, verdicts, &|what| {
                             watchdog.begin(thread, what)
                         });
                     }

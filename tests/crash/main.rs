@@ -9,7 +9,7 @@ mod found_tail;
 mod limited_process;
 mod log_ends;
 mod many_restarts;
-mod passing_errors;
+mod failed_reads;
 mod same_again;
 mod stale_log;
 mod stopped_writer;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use libtp_sim::Random;
 use libtp_tests::counted_ranges::a_counted_range_stays_unchanged;
 use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
-use libtp_tests::damage::{self, Damage, DamagedImage, PATIENTS};
+use libtp_tests::damage::{self, Damage, DamagedImage, IMAGES};
 use libtp_tests::dead_leader::a_dead_leaders_writes_are_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::found_tail::a_found_tail_is_written_again;
@@ -146,7 +146,7 @@ fn damages(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
             try_damage("before a control write", &patient, &damage)?;
         }
     }
-    for number in 0..PATIENTS {
+    for number in 0..IMAGES {
         let patient = DamagedImage::of_run(seed, &run, number);
         let random = |flip| patient.any_damage(&mut Random::new(seed << 20 ^ (number as u64) << 10 ^ flip));
         for damage in patient.flushes_before_the_last().into_iter().chain((0..DAMAGES).map(random)) {

@@ -14,8 +14,8 @@ use libtp_tests::sizes;
 use crate::checker::{check, lost_at_the_end};
 use crate::history::{Record, Step};
 use crate::process::{orders, ENTRY};
-use crate::telling::understand;
-use crate::unheard::settle;
+use crate::step_lines::understand;
+use crate::killed_commits::settle;
 use crate::workload::{settings, Discipline, Plan, Stage, EPOCH};
 
 const PROCESSES: u64 = 8;

@@ -10,7 +10,7 @@
 //! | `serializable` | histories of eight threads have no cycle; histories of controls without isolation have cycles |
 //! | `appended` | appends without reads: values of a key, lists, records by number, and entries of an index |
 //! | `killed` | histories of eight processes that are killed have no cycle |
-//! | `process`, `telling`, `unheard` | a process of `killed`, its reports, and transactions without a report |
+//! | `process`, `step_lines`, `killed_commits` | a process of `killed`, its reports, and transactions without a report |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases; each outcome must equal the outcome of a serial order |
 //! | `deadlocks` | victims get an error, and `Env::run` repeats them |
@@ -36,8 +36,8 @@ mod serial;
 mod serializable;
 mod session;
 mod session_order;
-mod telling;
-mod unheard;
+mod step_lines;
+mod killed_commits;
 mod waits;
 mod whole;
 mod workload;

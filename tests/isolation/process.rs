@@ -11,7 +11,7 @@ use std::time::Duration;
 use libtp::{Env, Granularity};
 use libtp_tests::process::{next_order, say};
 
-use crate::telling::tell;
+use crate::step_lines::tell;
 use crate::workload::{settings, Actor, Discipline, Plan, Stage};
 
 /// The test that the process runs.

@@ -283,7 +283,7 @@ fn sorted_duplicates_agree_with_a_map_of_sets() {
 #[test]
 fn duplicates_in_insertion_order_agree_with_a_map_of_lists() {
     run::<Kind<false>>(
-        "duplicates as they came",
+        "duplicates in insertion order",
         Shape { page_bytes: 4096, record_bytes: 0 },
         cases() / 2,
         acts(step(), 16),

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `child` | a process that a test starts: the same program, which gets orders over a pipe |
 //! | `crew` | the processes that a test has started: their orders and answers |
-//! | `asked` | the checks at the beginning and end of a call |
+//! | `call_checks` | the checks at the beginning and end of a call |
 //! | `barrier` | memory is declared broken while a commit record is published |
 //! | `admission` | a process with another log directory, or without standard descriptors |
 //! | `together` | processes that work at the same time |
@@ -22,7 +22,7 @@
 //! | `stopped` | a process is stopped in the middle of its work |
 //! | `halted` | a process is stopped in a role that one session has at a time, or with a latch or slot |
 //! | `given_up` | a process is stopped before a write, and continues after the memory was rebuilt |
-//! | `hit` | a wild store hits chosen words of the shared memory |
+//! | `wild_words` | a wild store hits chosen words of the shared memory |
 //! | `indices` | indices of a database that several handles use |
 //! | `late` | a process leaves while another is stopped with a latch or a role |
 //! | `closed` | a program closes descriptors of the library |
@@ -30,7 +30,7 @@
 //! | `missing` | files and directories that vanish while processes work |
 //! | `containers` | processes that see other memory or other pids |
 //! | `strangers` | files that another user made where the library looks for shared memory |
-//! | `left` | shared memory that deleted and moved environments left |
+//! | `orphaned_memory` | shared memory that deleted and moved environments left |
 //! | `limits` | processes with less memory or lower limits than others |
 //! | `durable` | the commit of a dead session is on disk before a transaction that has read its changes is answered |
 //! | `primitives` | the program's own pages and log-record types |
@@ -44,7 +44,7 @@
 
 mod admission;
 #[cfg(feature = "failpoints")]
-mod asked;
+mod call_checks;
 mod barrier;
 mod builds;
 mod child;
@@ -66,12 +66,12 @@ mod glances;
 #[cfg(feature = "failpoints")]
 mod halted;
 #[cfg(feature = "failpoints")]
-mod hit;
+mod wild_words;
 mod indices;
 #[cfg(feature = "failpoints")]
 mod late;
 mod leaving;
-mod left;
+mod orphaned_memory;
 mod limits;
 mod missing;
 mod nameless;

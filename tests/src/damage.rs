@@ -82,7 +82,7 @@ pub struct DamagedImage {
 }
 
 /// The number of images made from one workload. The last one was closed in good order; the others crashed.
-pub const PATIENTS: usize = 10;
+pub const IMAGES: usize = 10;
 
 /// Returns the workload whose images are damaged.
 pub fn plan(seed: u64) -> Plan {
@@ -90,11 +90,11 @@ pub fn plan(seed: u64) -> Plan {
 }
 
 impl DamagedImage {
-    /// Returns image `number` of the [`PATIENTS`] images at equal steps along the workload.
+    /// Returns image `number` of the [`IMAGES`] images at equal steps along the workload.
     pub fn of_run(seed: u64, run: &Run, number: usize) -> DamagedImage {
         let mut walk = run.machine.disk.crash_images();
         let mut older = walk.clone();
-        let place = walk.end() * (number + 1) / PATIENTS;
+        let place = walk.end() * (number + 1) / IMAGES;
         older.advance_to(place * 3 / 4);
         walk.advance_to(place);
         let mode = if number % 2 == 0 { LossMode::DropAll } else { LossMode::KeepAll };

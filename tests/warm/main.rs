@@ -7,7 +7,7 @@
 //! | `simulated` | a simulated machine goes down: its disk loses unsynced bytes, and its cache loses unwritten lines |
 //! | `ring` | the log of a simulated machine that goes down, with a small ring that moves |
 //! | `killed` | processes are killed at random moments, and their files lose unsynced bytes |
-//! | `hit` | a wild store hits a word of the log in such memory |
+//! | `wild_words` | a wild store hits a word of the log in such memory |
 //! | `deaths` | a process dies while it recovers the commits that were acknowledged from memory |
 //! | `yardstick` | planted bugs, of which each must be noticed by one of these tests |
 // Test code outside of test functions: a panic is the report.
@@ -17,7 +17,7 @@
 mod basics;
 #[cfg(feature = "failpoints")]
 mod deaths;
-mod hit;
+mod wild_words;
 mod killed;
 mod ring;
 mod simulated;

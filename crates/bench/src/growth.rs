@@ -26,7 +26,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::paper::{number, wanted, Build, Case, Contender, Machine, Minutes, News, Order, Point, Series};
+use crate::paper::{number, wanted, Build, Case, Contender, Machine, RunRecord, News, Order, Point, Series};
 use crate::tpcb::Scale;
 use by_size::{figure, Bare, Plan};
 use chapter::{Chapter, Report};
@@ -128,7 +128,7 @@ const PARTS: [(&str, Part); 4] = [
 struct Study<'g> {
     settings: &'g GrowthSettings<'g>,
     pace: &'static Pace,
-    minutes: Minutes<'g>,
+    minutes: RunRecord<'g>,
     /// Number of directories made so far.
     made: u32,
 }
@@ -144,7 +144,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
     if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {
         return Err(Error::Settings(format!("{few} records are too few: give {RECORDS_MIN} or more")));
     }
-    let minutes = Minutes::begin(&settings.out, watch)?;
+    let minutes = RunRecord::begin(&settings.out, watch)?;
     let pace = if settings.is_quick { &QUICK } else { &FULL };
     let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
     let mut study = Study { settings, pace, minutes, made: 0 };
@@ -262,10 +262,10 @@ impl Study<'_> {
     }
 
     /// Makes a database.
-    fn plant(&mut self, size: Size) -> Result<Tree> {
+    fn make_tree(&mut self, size: Size) -> Result<Tree> {
         let directory = self.directory();
         let of = crate::paper::spelled(number(size.records));
-        Tree::plant(&directory, size, &mut |done| {
+        Tree::make(&directory, size, &mut |done| {
             self.minutes.doing(&format!("loading {done} of {of} records"));
         })
     }

@@ -226,7 +226,7 @@ pub const PMEMOBJ_VARIABLES: [(&str, &str); 2] = [("PMEM_IS_PMEM_FORCE", "1"), (
 /// Measures libpmemobj, half of the time in rounds that alternate with this library's Vista, and half in rounds that
 /// alternate with the bare work.
 #[cfg(feature = "peers-all")]
-fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>) -> Result<rounds::Spent> {
+fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>) -> Result<rounds::Timings> {
     let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
     let settings = MemorySettings { time: settings.time / 2, ..settings.clone() };
     let file = OwnFile::new(&settings.memory, "vista");
@@ -249,11 +249,11 @@ fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>
     let spent = measure(&settings, work, &mut pool, bare)?;
     let spent = spent.audited(|ended| judge(work, pool.bytes(), ended[0]));
     let audit = if beside.audit == "ok" { spent.audit } else { beside.audit };
-    Ok(rounds::Spent { beside_vista: beside.pairs, audit, ..spent })
+    Ok(rounds::Timings { beside_vista: beside.pairs, audit, ..spent })
 }
 
 #[cfg(not(feature = "peers-all"))]
-fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<rounds::Spent> {
+fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<rounds::Timings> {
     Err(Error::Settings(
         "libpmemobj was not built in: build with --features peers-all, which needs libpmemobj-dev".into(),
     ))

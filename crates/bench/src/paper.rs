@@ -47,7 +47,7 @@ pub use build::Build;
 pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
 pub use machine::{CpuTime, Machine};
-pub(crate) use minutes::{wanted, Minutes};
+pub(crate) use minutes::{wanted, RunRecord};
 pub(crate) use rounds::{Case, Order, Sample};
 pub use synchronisation::KERNEL_LATCHES;
 pub(crate) use tables::{line_of_run, table, write_files, By};
@@ -208,7 +208,7 @@ const TINY: Pace = Pace {
 struct Paper<'p> {
     settings: &'p PaperSettings<'p>,
     pace: &'static Pace,
-    minutes: Minutes<'p>,
+    minutes: RunRecord<'p>,
     figures: Vec<Figure>,
     goals: Vec<Goal>,
     /// Descriptions of the parts that could not be measured.
@@ -253,7 +253,7 @@ fn part_of(figure: &str) -> Option<&'static str> {
 /// no error: the report has the reason.
 pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<PaperOutcome> {
     let parts = wanted(&PARTS, &settings.only)?;
-    let minutes = Minutes::begin(&settings.out, watch)?;
+    let minutes = RunRecord::begin(&settings.out, watch)?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
     let mut paper = Paper::new(settings, minutes);
     // PostgreSQL and libpmemobj take part only in some figures, and only if they are available.
@@ -292,7 +292,7 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
 }
 
 impl<'p> Paper<'p> {
-    fn new(settings: &'p PaperSettings<'p>, minutes: Minutes<'p>) -> Paper<'p> {
+    fn new(settings: &'p PaperSettings<'p>, minutes: RunRecord<'p>) -> Paper<'p> {
         let pace = match (settings.is_tiny, settings.is_quick) {
             (true, _) => &TINY,
             (false, true) => &QUICK,

@@ -6,9 +6,9 @@ mod tp_bench;
 use std::path::Path;
 
 use tempfile::tempdir;
-use tp_bench::{tp_bench, Said};
+use tp_bench::{tp_bench, Finished};
 
-fn growth(out: &Path, dir: &Path, words: &[&str]) -> Said {
+fn growth(out: &Path, dir: &Path, words: &[&str]) -> Finished {
     let (out, dir) = (out.to_str().unwrap(), dir.to_str().unwrap());
     tp_bench(&[&["growth", "--quick", "--out", out, "--dir", dir], words].concat())
 }

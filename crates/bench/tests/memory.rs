@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::{json, Value};
 use tempfile::{tempdir_in, TempDir};
-use tp_bench::{command, run, tp_bench, Said};
+use tp_bench::{command, run, tp_bench, Finished};
 
 /// Makes two new directories: one in memory, for segments, and one on a disk.
 fn places() -> (TempDir, TempDir) {
@@ -20,7 +20,7 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 /// Runs a benchmark for a short time, with JSON. The first of `words` is the benchmark.
-fn bench(words: &[&str], memory: &Path, disk: &Path) -> Said {
+fn bench(words: &[&str], memory: &Path, disk: &Path) -> Finished {
     let mut command = command();
     command.args(words).args(["--seconds", "0.05", "--json", "--memory"]).arg(memory).env("TMPDIR", disk);
     run(command, b"")

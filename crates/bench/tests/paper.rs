@@ -6,16 +6,16 @@ mod tp_bench;
 use std::path::Path;
 
 use tempfile::{tempdir_in, TempDir};
-use tp_bench::{command, run, Said};
+use tp_bench::{command, run, Finished};
 
 /// Measures some figures in the smallest run, with `--peers PEERS`, or without that option if `peers` is empty. Returns
 /// the output, and the directory of the report.
-fn paper(only: &str, peers: &str) -> (Said, TempDir) {
+fn paper(only: &str, peers: &str) -> (Finished, TempDir) {
     paper_with(only, peers, &[])
 }
 
 /// Measures as [`paper`] does, with environment variables.
-fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, TempDir) {
+fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Finished, TempDir) {
     let (out, disk, memory) =
         (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
     let mut command = command();

@@ -108,7 +108,7 @@ static int ranges(tp_db *words, tp_txn *txn)
         code = each(words, txn);
     /* Continue after a key that does not exist. */
     if (code == TP_OK && (code = tp_cursor_open(words, txn, &cursor)) == TP_OK) {
-        if ((code = tp_cursor_behind(cursor, "banana", 6, &key, NULL)) == TP_OK)
+        if ((code = tp_cursor_after(cursor, "banana", 6, &key, NULL)) == TP_OK)
             printf("after banana: %s\n", (const char *)key.data);
         tp_cursor_close(cursor);
         tp_buffer_free(&key);

@@ -474,7 +474,7 @@ int tp_btree_open(tp_env *env, const char *name, tp_db **db);
 /*
  * Opens the hash file name, creates it if it is missing, and stores its handle in *db. A hash file finds a key in one
  * step, but its keys have no order. A cursor over it only moves forward: tp_cursor_first, tp_cursor_next,
- * tp_cursor_behind and tp_cursor_each move it, and the other moves return TP_DATABASE.
+ * tp_cursor_after and tp_cursor_each move it, and the other moves return TP_DATABASE.
  */
 int tp_hash_open(tp_env *env, const char *name, tp_db **db);
 
@@ -692,7 +692,7 @@ int tp_cursor_seek(tp_cursor *cursor, const void *from, size_t from_size, tp_buf
  * Moves to the first pair after the key `from`, whether or not that key exists. With this call a new cursor continues
  * where another cursor stopped. The call works in a hash file, too.
  */
-int tp_cursor_behind(tp_cursor *cursor, const void *from, size_t from_size, tp_buffer *key, tp_buffer *value);
+int tp_cursor_after(tp_cursor *cursor, const void *from, size_t from_size, tp_buffer *key, tp_buffer *value);
 
 /* Moves to the next pair, or to the first if the cursor has no position. */
 int tp_cursor_next(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);

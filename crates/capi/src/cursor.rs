@@ -83,14 +83,14 @@ pub extern "C" fn tp_cursor_seek(
 
 /// See `libtp.h`.
 #[no_mangle]
-pub extern "C" fn tp_cursor_behind(
+pub extern "C" fn tp_cursor_after(
     cursor: Handle<KeyedPlace>,
     from: In,
     from_size: usize,
     key: Fill,
     value: Fill,
 ) -> c_int {
-    c_call("tp_cursor_behind", || {
+    c_call("tp_cursor_after", || {
         let from = from.bytes("a key", from_size)?;
         places::step(cursor, (key, value), |cursor| cursor.next_after(from))
     })

@@ -5,13 +5,13 @@ mod tp;
 
 use std::process::Command;
 
-use tp::{run, tp_words, Said};
+use tp::{run, tp_words, Finished};
 
 /// The character that begins a change of colour.
 const ESCAPE: char = '\u{1b}';
 
 /// Runs `tp` with words and variables.
-fn tp_with(words: &[&str], variables: &[(&str, &str)]) -> Said {
+fn tp_with(words: &[&str], variables: &[(&str, &str)]) -> Finished {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "TP_ENV"] {
         command.env_remove(name);

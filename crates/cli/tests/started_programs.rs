@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::tempdir;
-use tp::{run, tp_words, Said};
+use tp::{run, tp_words, Finished};
 
 /// A program that prints its name and its words, and ends with code 3.
 const STAND_IN: &str = "#!/bin/sh\necho \"$0 $*\"\nexit 3\n";
@@ -27,7 +27,7 @@ fn a_program_in_the_directory_of_tp_is_preferred_to_a_program_in_path_and_gets_a
         let (home, elsewhere) = (tempdir().unwrap(), tempdir().unwrap());
         let tp = home.path().join("tp");
         std::fs::copy(env!("CARGO_BIN_EXE_tp"), &tp).unwrap();
-        let start = |words: &[&str]| -> Said {
+        let start = |words: &[&str]| -> Finished {
             let mut command = Command::new(&tp);
             let path = std::env::join_paths([elsewhere.path(), Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
             command.args(words).env("PATH", path);

@@ -102,7 +102,7 @@ fn a_waiter_is_listed_with_its_lock_and_the_holder() {
 }
 
 #[test]
-fn tp_deadlock_finds_a_circle_and_breaks_it() {
+fn tp_deadlock_finds_a_cycle_and_breaks_it() {
     let directory = tempdir().unwrap();
     let env = patient(directory.path());
     let stock = env.btree("stock").unwrap();

@@ -5,7 +5,7 @@
 
 mod appending;
 mod flushing;
-mod hit;
+mod wild_words;
 mod missing;
 mod recycling;
 mod restarting;

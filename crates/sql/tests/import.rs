@@ -109,7 +109,7 @@ fn a_signal_ends_the_wait_for_a_file_in_use() {
 }
 
 #[test]
-fn a_file_in_use_is_refused_and_its_users_go_on() {
+fn a_file_in_use_is_refused_and_its_users_continue() {
     for (mode, use_of_it) in
         [("DELETE", "BEGIN IMMEDIATE;"), ("WAL", "BEGIN IMMEDIATE;"), ("WAL", "SELECT 1 FROM strict;")]
     {

@@ -88,7 +88,7 @@ fn an_empty_file_is_taken_for_a_new_database() {
 /// Pitfall 31: tests of programs make and remove a database again and again in one process, and do not close all
 /// connections.
 #[test]
-fn a_connection_to_a_removed_environment_reads_on_and_writes_no_more() {
+fn a_connection_to_a_removed_environment_still_reads_and_refuses_writes() {
     let rounds: u32 = std::env::var("LIBTP_TEST_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(30);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("one.tp");

@@ -101,7 +101,7 @@ fn two_immediate_transactions_that_read_and_then_write_one_row_queue_up() {
 }
 
 #[test]
-fn a_victim_is_refused_until_it_rolls_back_and_its_commit_ends_it() {
+fn a_victim_is_refused_until_its_rollback_or_commit() {
     let bank = Bank::new();
     for last in ["ROLLBACK", "COMMIT"] {
         let (one, two) = (bank.connect(), bank.connect());

@@ -184,7 +184,7 @@ fn attached_victim(bank: &Bank, files: &[std::path::PathBuf; 2], is_main: bool, 
 
 /// A statement within another statement has no savepoint, so its error ends the transaction.
 #[test]
-fn a_lock_that_a_nested_statement_does_not_get_ends_the_transaction() {
+fn a_refused_lock_of_a_nested_statement_ends_the_transaction() {
     let bank = Bank::new();
     let (holder, one) = (bank.connect(), bank.connect());
     holder.ok("BEGIN IMMEDIATE; UPDATE acc SET cents = 0 WHERE id = 3");

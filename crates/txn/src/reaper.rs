@@ -252,7 +252,7 @@ impl Managers {
             // The redo uses the dead session's undo log: if this session dies here, the repair of the dead session
             // rolls the stores back. This session's undo log would do as well, because a dead repairer is repaired
             // before the session that it repaired.
-            redo_held(self, dead_session.session(), dead_session.session(), &record.borrow())?;
+            redo_held(self, dead_session.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
         if record.header.kind() == COMMIT

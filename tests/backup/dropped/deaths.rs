@@ -111,7 +111,7 @@ fn play(name: &str, heir: Successor) {
 }
 
 #[test]
-fn a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_dropped() {
+fn an_unfinished_database_in_a_used_slot_is_found_and_can_be_dropped() {
     for point in ["buffer: file registered, not live", "buffer: file live, not counted"] {
         let dir = tempfile::tempdir().unwrap();
         let env = open(dir.path());

@@ -86,7 +86,7 @@ impl Template {
     }
 
     /// Makes the directory that an input describes.
-    fn lay_out(&self, message: &Said) -> Arc<dyn Directory> {
+    fn lay_out(&self, message: &Finished) -> Arc<dyn Directory> {
         clear(self.place.path());
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(self.place.path()).expect("place is ours"));
         let mut control = self.control.clone();
@@ -123,7 +123,7 @@ fn clear(path: &Path) {
 }
 
 /// The parts of an input.
-struct Said {
+struct Finished {
     recovers: bool,
     new_files: bool,
     durable: Lsn,
@@ -131,15 +131,15 @@ struct Said {
     log: Vec<u8>,
 }
 
-impl Said {
-    fn of(input: &[u8], incarnation: u64) -> Said {
+impl Finished {
+    fn of(input: &[u8], incarnation: u64) -> Finished {
         let mut input = Input(input);
         let (flags, durable, checkpoint) = (input.byte(), input.short(), input.short());
         let mut log = input.take(LOG_BYTES_MAX).to_vec();
         mend(&mut log, incarnation);
         let place = |words: u16| Lsn::new(8 * u64::from(words));
         let (recovers, new_files) = (flags & RECOVER != 0, flags & NEW_FILES != 0);
-        Said { recovers, new_files, durable: place(durable).max(Lsn::FIRST), checkpoint: place(checkpoint), log }
+        Finished { recovers, new_files, durable: place(durable).max(Lsn::FIRST), checkpoint: place(checkpoint), log }
     }
 }
 
@@ -180,7 +180,7 @@ fn sealed(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
 /// Tests one input.
 pub fn log_file(input: &[u8]) {
     let template = TEMPLATE.take().unwrap_or_else(Template::new);
-    let message = Said::of(input, template.control.incarnation());
+    let message = Finished::of(input, template.control.incarnation());
     let directory = template.lay_out(&message);
     let file = control_file(&directory);
     match libtp_log::restart(&directory, &file, &short_log_settings()) {

@@ -41,18 +41,18 @@ const RECORDS_MAX: usize = 1 << 20;
 const REFUSED_MAX: u32 = 8;
 
 /// The parts of an input: a page of a scene, and its bytes.
-pub struct Said {
+pub struct Finished {
     scene: usize,
     page: usize,
     bytes: Vec<u8>,
     salt: u8,
 }
 
-impl Said {
+impl Finished {
     /// Decodes an input: scene, page and salt, and then one of two forms. If the highest bit of the scene's byte is
     /// set, changes of the existing page follow, each an offset, a count and bytes. Otherwise the number of bytes at
     /// the page's beginning follows, then these bytes, and the bytes at its end.
-    pub fn of(world: &World, input: &[u8]) -> Said {
+    pub fn of(world: &World, input: &[u8]) -> Finished {
         let mut input = Input(input);
         let (which, page, salt) = (input.byte(), input.byte(), input.byte());
         let scene = usize::from(which & 0x7f) % world.scenes.len();
@@ -76,14 +76,14 @@ impl Said {
             bytes[PAGE_BYTES - back.len()..].copy_from_slice(back);
         }
         bytes[LIFE].fill(0);
-        Said { scene, page, bytes, salt }
+        Finished { scene, page, bytes, salt }
     }
 }
 
 /// Tests one input.
 pub fn page(input: &[u8]) {
     world::with(|world| {
-        let message = Said::of(world, input);
+        let message = Finished::of(world, input);
         let scene = &world.scenes[message.scene];
         world.restore(scene);
         salvage(world, scene, &message);
@@ -348,7 +348,7 @@ fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) ->
 }
 
 /// Salvages records from the file as it would be on the disk with the input's page.
-fn salvage(world: &World, scene: &Scene, message: &Said) {
+fn salvage(world: &World, scene: &Scene, message: &Finished) {
     let mut bytes = Vec::with_capacity(scene.pages.len() * PAGE_BYTES);
     for (number, page) in scene.pages.iter().enumerate() {
         let mut page = if number == message.page { message.bytes.clone() } else { page.clone() };

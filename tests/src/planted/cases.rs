@@ -53,7 +53,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "txn: the setting for kept log is not shared", "rules::log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all"),
     case(Backup, "txn: restart drops a loser's changes in a missing file", LOSER),
     case(Backup, "txn: a loser's missing file fails the restart", LOSER),
-    case(Backup, "buffer: a dead process's new file slot is not counted", "dropped::deaths::a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_dropped"),
+    case(Backup, "buffer: a dead process's new file slot is not counted", "dropped::deaths::an_unfinished_database_in_a_used_slot_is_found_and_can_be_dropped"),
     case(Backup, "txn: changes of a loser that were left are undone twice", "missing_simulated::changes_are_undone_once_in_a_file_that_returns_after_an_interrupted_restart"),
     case(Backup, "buffer: a drop is not written to the register", DROPPED),
     case(Backup, "buffer: the register drops the old name before the rename", DROPPED),

@@ -108,7 +108,7 @@ fn make_trees(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Trees, R
     for (x, size) in places {
         match study.refusal(size) {
             Some(why) => refused.push((*x, why)),
-            None => trees.push((*x, study.plant(*size)?)),
+            None => trees.push((*x, study.make_tree(*size)?)),
         }
     }
     Ok((trees, refused))
@@ -177,7 +177,7 @@ struct Grown {
 
 fn close_and_remove(x: f64, tree: Tree) -> Result<Grown> {
     let (size, bytes) = (tree.size, tree.bytes()?);
-    Ok(Grown { x, size, bytes, height: tree.uproot()? })
+    Ok(Grown { x, size, bytes, height: tree.remove()? })
 }
 
 fn seen(figure: &Figure, grown: &[Grown], tallies: &Tallies) -> Vec<SeenOf> {

@@ -32,7 +32,7 @@ fn settings(out: &Path, disk: &Path) -> GrowthSettings<'static> {
 }
 
 fn tree_of(directory: &Path, records: u64, value_bytes: usize, cache: Option<u64>) -> Tree {
-    Tree::plant(&directory.join("tree"), Size { records, value_bytes, cache }, &mut |_| {}).unwrap()
+    Tree::make(&directory.join("tree"), Size { records, value_bytes, cache }, &mut |_| {}).unwrap()
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the
     let settings = settings(out.path(), disk.path());
     let message = RefCell::new(Vec::new());
     let mut watch = |news: News<'_>| message.borrow_mut().push(format!("{news:?}"));
-    let minutes = Minutes::begin(out.path(), &mut watch).unwrap();
+    let minutes = RunRecord::begin(out.path(), &mut watch).unwrap();
     let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
     for part in [by_records, by_cache, by_values] {
         let Chapter { figure, counted, bends } = part(&mut study).unwrap();
@@ -88,9 +88,9 @@ fn the_height_is_right_and_the_audit_notices_a_missing_record_and_a_lost_update(
     assert_eq!(tree.audit().unwrap(), "ok");
     tree.updates.set(tree.updates.get() + 1);
     assert!(tree.audit().unwrap().contains("updates are lost"), "the audit did not notice a lost update");
-    assert_eq!(tree.uproot().unwrap(), 2, "about twenty leaves below one root");
+    assert_eq!(tree.remove().unwrap(), 2, "about twenty leaves below one root");
     assert_eq!(
-        tree_of(parent.path(), 40_000, 100, None).uproot().unwrap(),
+        tree_of(parent.path(), 40_000, 100, None).remove().unwrap(),
         3,
         "the downlinks of a thousand leaves do not fit on one page"
     );
@@ -100,7 +100,7 @@ fn the_height_is_right_and_the_audit_notices_a_missing_record_and_a_lost_update(
 fn the_figures_of_a_database_whose_audit_fails_are_discarded_and_the_failure_is_reported() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (settings, mut quiet) = (settings(out.path(), disk.path()), |_: News<'_>| {});
-    let minutes = Minutes::begin(out.path(), &mut quiet).unwrap();
+    let minutes = RunRecord::begin(out.path(), &mut quiet).unwrap();
     let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
     let mut point = Point { x: Place::Number(7.0), samples: vec![1.0], refused: None };
     study.judge("growth-records, 7", "ok", std::iter::once(&mut point));

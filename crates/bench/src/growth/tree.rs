@@ -91,7 +91,7 @@ impl Tree {
     ///
     /// # Errors
     /// The library's error; `File` if the directory cannot be made.
-    pub fn plant(directory: &Path, size: Size, watch: &mut dyn FnMut(u64)) -> Result<Tree> {
+    pub fn make(directory: &Path, size: Size, watch: &mut dyn FnMut(u64)) -> Result<Tree> {
         let failed = || Error::engine::<libtp::Error>(ENGINE, "loading records");
         std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
         let mut builder = Env::builder().durability(libtp::Durability::Relaxed);
@@ -215,7 +215,7 @@ impl Tree {
     ///
     /// # Errors
     /// `File` if a file cannot be read or removed; `Settings` if the page of the root has another kind.
-    pub fn uproot(self) -> Result<u32> {
+    pub fn remove(self) -> Result<u32> {
         let (directory, file) = (self.directory.clone(), self.file()?);
         drop(self);
         let height = height(&file, &directory)?;

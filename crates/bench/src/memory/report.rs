@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::place::filesystem_of;
-use super::rounds::Spent;
+use super::rounds::Timings;
 use super::{MemoryEngine, MemorySettings, Workload};
 use crate::Histogram;
 
@@ -109,10 +109,10 @@ fn response(times: &Histogram) -> ResponseTimes {
     ResponseTimes { p50_ns, p99_ns, max_ns: times.max(), count: times.count() }
 }
 
-impl Spent {
+impl Timings {
     /// Adds the verdict of `judge`, which gets the number of ended transactions for each part of the memory.
-    pub(super) fn audited(self, judge: impl FnOnce(&[u64]) -> Result<(), String>) -> Spent {
-        Spent { audit: judge(&self.ended).map_or_else(|what| what, |()| "ok".into()), ..self }
+    pub(super) fn audited(self, judge: impl FnOnce(&[u64]) -> Result<(), String>) -> Timings {
+        Timings { audit: judge(&self.ended).map_or_else(|what| what, |()| "ok".into()), ..self }
     }
 
     pub(super) fn report(self, settings: &MemorySettings) -> MemoryReport {

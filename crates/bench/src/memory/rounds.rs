@@ -30,7 +30,7 @@ pub(super) const ROUNDS_MIN: usize = 5;
 const COUNT_MAX: u64 = 1 << 22;
 
 /// The measurements.
-pub(crate) struct Spent {
+pub(crate) struct Timings {
     /// For each pair of neighbouring rounds, nanoseconds per transaction: of the engine, and of the baseline.
     pub(super) pairs: Vec<(f64, f64)>,
     /// Each transaction's share of the time of truncations, in nanoseconds.
@@ -57,7 +57,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     work: &W,
     memory: &mut M,
     bare: &mut B,
-) -> Result<Spent> {
+) -> Result<Timings> {
     let (mut next, mut bare_next) = (0, 0);
     let (mut disk, round, group) = match settings.engine {
         MemoryEngine::Rvm { group } | MemoryEngine::RvmRio { group } => {
@@ -109,7 +109,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     let truncation_ns = nanoseconds(truncating - before.1, next - first);
     pairs.iter_mut().for_each(|pair| pair.0 += truncation_ns);
     let truncations = truncations - before.0;
-    Ok(Spent {
+    Ok(Timings {
         pairs,
         truncation_ns,
         truncations,

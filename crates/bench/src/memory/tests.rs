@@ -116,11 +116,11 @@ fn both_rvm_engines_are_described_and_refuse_the_wrong_kind_of_filesystem() {
 /// variables set.
 #[cfg(feature = "peers-all")]
 #[test]
-fn libpmemobj_adds_up_on_every_benchmark() {
+fn the_audit_accepts_libpmemobj_on_every_benchmark() {
     let [forced, unflushed] = super::PMEMOBJ_VARIABLES;
     if std::env::var_os(forced.0).is_none() {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "memory::tests::libpmemobj_adds_up_on_every_benchmark"]);
+        again.args(["--exact", "memory::tests::the_audit_accepts_libpmemobj_on_every_benchmark"]);
         let ended = again.env(forced.0, forced.1).env(unflushed.0, unflushed.1).status().unwrap();
         return assert!(ended.success(), "{ended}");
     }

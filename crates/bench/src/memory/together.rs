@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use vista::{Threads, Worker};
 
 use super::change::OfThread;
-use super::rounds::{self, calibrate, nanoseconds, take, timed, Spent, ROUNDS_MIN};
+use super::rounds::{self, calibrate, nanoseconds, take, timed, Timings, ROUNDS_MIN};
 use super::{MemorySettings, Work};
 use crate::error::{Error, Result};
 
@@ -33,7 +33,7 @@ pub(super) fn measure_threads<W: Work>(
     work: &W,
     threads: &Threads,
     part: u64,
-) -> Result<Spent> {
+) -> Result<Timings> {
     let refused = |why: vista::Error| Error::engine("vista", "assigning parts of the segment to threads")(why);
     let mut workers = Vec::new();
     for nth in 0..u64::from(settings.threads) {
@@ -59,7 +59,7 @@ pub(super) fn measure_threads<W: Work>(
         }
     }
     let ended = workers.iter().map(|(_, _, next)| *next).collect();
-    Ok(Spent {
+    Ok(Timings {
         pairs,
         truncation_ns: 0.0,
         truncations: 0,

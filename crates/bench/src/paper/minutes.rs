@@ -11,7 +11,7 @@ use super::News;
 use crate::error::{Error, Result};
 
 /// The record of a run that makes a report.
-pub(crate) struct Minutes<'w> {
+pub(crate) struct RunRecord<'w> {
     watch: &'w mut dyn FnMut(News<'_>),
     samples: File,
     path: PathBuf,
@@ -19,16 +19,16 @@ pub(crate) struct Minutes<'w> {
     pub(crate) failed_audits: Vec<String>,
 }
 
-impl<'w> Minutes<'w> {
+impl<'w> RunRecord<'w> {
     /// Makes the report's directory and the file of samples in it.
     ///
     /// # Errors
     /// `File` if the directory or the file cannot be made.
-    pub(crate) fn begin(out: &Path, watch: &'w mut dyn FnMut(News<'_>)) -> Result<Minutes<'w>> {
+    pub(crate) fn begin(out: &Path, watch: &'w mut dyn FnMut(News<'_>)) -> Result<RunRecord<'w>> {
         std::fs::create_dir_all(out).map_err(Error::file("make", out))?;
         let path = out.join("raw.jsonl");
         let samples = File::create(&path).map_err(Error::file("make", &path))?;
-        Ok(Minutes { watch, samples, path, failed_audits: Vec::new() })
+        Ok(RunRecord { watch, samples, path, failed_audits: Vec::new() })
     }
 
     /// Reports progress to the watcher.

@@ -30,7 +30,7 @@ fn a_failed_audit_discards_the_samples_of_its_bank_and_fails_the_run() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &[]);
     let mut quiet = |_: News<'_>| {};
-    let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
+    let mut paper = Paper::new(&settings, RunRecord::begin(out.path(), &mut quiet).unwrap());
     let places = ["in memory, not synced", "each commit on the disk"];
     // The banks have the names that figure 6 gives to its banks.
     let lines = places.map(|place| (bank_of("libtp", place), Contender::of("btreemap", Durability::Relaxed)));
@@ -52,7 +52,7 @@ fn an_engine_that_refuses_oo1_gets_a_row_with_its_reason() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path(), &[]);
     let mut quiet = |_: News<'_>| {};
-    let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
+    let mut paper = Paper::new(&settings, RunRecord::begin(out.path(), &mut quiet).unwrap());
     let refusing: crate::oo1::OpenParts = |_| Err(Error::engine("peer", "opening")("it refuses to open"));
     oo1::table(&mut paper, 500, &[crate::oo1::ours()[0], ("peer", refusing)]).unwrap();
     let refused = &paper.figures[0].series("peer").unwrap().points[0];

@@ -7,7 +7,7 @@ mod said;
 use std::path::Path;
 use std::process::Command;
 
-pub use said::{run, Said};
+pub use said::{run, Finished};
 
 /// Returns the command of `tp-bench`.
 pub fn command() -> Command {
@@ -15,14 +15,14 @@ pub fn command() -> Command {
 }
 
 /// Runs `tp-bench WORDS..`.
-pub fn tp_bench(words: &[&str]) -> Said {
+pub fn tp_bench(words: &[&str]) -> Finished {
     let mut command = command();
     command.args(words);
     run(command, b"")
 }
 
 /// Runs `tp-bench tpcb --env DIR WORDS..`.
-pub fn tpcb(env: &Path, words: &[&str]) -> Said {
+pub fn tpcb(env: &Path, words: &[&str]) -> Finished {
     let mut command = command();
     command.args(["tpcb", "--env"]).arg(env).args(words);
     run(command, b"")

@@ -101,7 +101,7 @@ static int go_pair(tp_cursor *at, const char *word, const char *k)
     if (is(word, "prev"))
         return tp_cursor_prev(at, &key, &value);
     if (is(word, "behind"))
-        return tp_cursor_behind(at, k, 1, &key, &value);
+        return tp_cursor_after(at, k, 1, &key, &value);
     return tp_cursor_seek(at, k, 1, &key, &value);
 }
 

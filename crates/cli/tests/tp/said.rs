@@ -6,14 +6,14 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// The output and the exit code of a program.
-pub struct Said {
+pub struct Finished {
     pub code: Option<i32>,
     pub out: Vec<u8>,
     pub err: String,
 }
 
 /// Runs any program.
-pub fn run(mut command: Command, input: &[u8]) -> Said {
+pub fn run(mut command: Command, input: &[u8]) -> Finished {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = loop {
         match command.spawn() {
@@ -30,10 +30,10 @@ pub fn run(mut command: Command, input: &[u8]) -> Said {
     let feeder = std::thread::spawn(move || stdin.write_all(&input).ok());
     let Output { status, stdout, stderr } = child.wait_with_output().expect("a child can be waited for");
     feeder.join().expect("the feeder does not panic");
-    Said { code: status.code(), out: stdout, err: String::from_utf8_lossy(&stderr).into_owned() }
+    Finished { code: status.code(), out: stdout, err: String::from_utf8_lossy(&stderr).into_owned() }
 }
 
-impl Said {
+impl Finished {
     /// Returns standard output as text. The run must have succeeded.
     pub fn text(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);

@@ -10,7 +10,7 @@ use std::process::Command;
 use libtp_sqlite::rusqlite::types::Value;
 use libtp_sqlite::rusqlite::Connection;
 
-pub use said::{run, Said};
+pub use said::{run, Finished};
 
 /// Returns a command that runs `tp-sql` with arguments in a directory.
 pub fn command(directory: &Path, words: &[&str]) -> Command {
@@ -20,12 +20,12 @@ pub fn command(directory: &Path, words: &[&str]) -> Command {
 }
 
 /// Runs `tp-sql` with arguments in a directory.
-pub fn sql(directory: &Path, words: &[&str]) -> Said {
+pub fn sql(directory: &Path, words: &[&str]) -> Finished {
     run(command(directory, words), b"")
 }
 
 /// Runs `tp-sql` with arguments in a directory, with statements on standard input.
-pub fn sql_reading(directory: &Path, words: &[&str], input: &str) -> Said {
+pub fn sql_reading(directory: &Path, words: &[&str], input: &str) -> Finished {
     run(command(directory, words), input.as_bytes())
 }
 

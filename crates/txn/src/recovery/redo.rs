@@ -60,17 +60,16 @@ pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &Record
 }
 
 /// Redoes one record on those of its pages that the session `dead` has latched and that are older than the record
-/// (PROTOCOLS D4). Works under the latches of `dead`, which stay held. The redo uses the undo log of `name`, a session
-/// handle that works in the dead session's name.
-pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
+/// (PROTOCOLS D4). Works under the latches of `dead`, which stay held. The redo uses the undo log of `dead`.
+pub(crate) fn redo_held(managers: &Managers, dead: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
         // A page that `dead` has not latched was finished before: latches are released after the note is cleared.
         let Some(mut page) = managers.buffers.held_by(dead, page) else { continue };
-        name.ensure_undo(2 * page.len() as u64 + 4096)?;
+        dead.ensure_undo(2 * page.len() as u64 + 4096)?;
         let change = PageChange { record_type, role, lsn: record.lsn, body };
-        let done = redo_change(name, &mut page, &change);
+        let done = redo_change(dead, &mut page, &change);
         // The latch is released last, with all other latches.
         std::mem::forget(page);
         redone += u64::from(done?);

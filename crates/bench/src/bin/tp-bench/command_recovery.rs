@@ -15,7 +15,7 @@ use libtp_console::failure::{Ending, Result};
 use libtp_console::output::{note, Output};
 use serde_json::json;
 
-use crate::recovery_child::{Child, Said, Tells};
+use crate::recovery_child::{Child, ChildReport, Tells};
 
 /// Number of openings of an environment in each state; the figure is their median.
 const ROUNDS: usize = 5;
@@ -171,7 +171,7 @@ enum Lost {
 
 /// Opens the environment several times, each time after a crash. Returns the opening of median length. Each process is
 /// killed as soon as it has opened the environment, so the next process finds the same log.
-fn reopen(path: &Path, lost: Lost) -> Result<Said> {
+fn reopen(path: &Path, lost: Lost) -> Result<ChildReport> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         if lost == Lost::Memory {

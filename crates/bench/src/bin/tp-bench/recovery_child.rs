@@ -32,7 +32,7 @@ const NAME: &str = "libtp";
 
 /// One line of a child.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Said {
+pub struct ChildReport {
     /// Duration of the step that the line reports, in milliseconds.
     pub open_ms: f64,
     /// How the environment was opened.
@@ -95,7 +95,7 @@ impl Child {
     }
 
     /// Returns the child's next line.
-    pub fn hear(&mut self) -> Result<Said> {
+    pub fn hear(&mut self) -> Result<ChildReport> {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
         let heard = read.ok().filter(|&bytes| bytes > 0).and_then(|_| serde_json::from_str(&line).ok());
@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments) -> failure::Result<Ending> {
 fn open(path: &Path) -> Result<()> {
     let begin = Instant::now();
     let env = Env::open_or_create(path).map_err(Error::engine(NAME, "opening"))?;
-    let opened = Said { open_ms: millis(begin), ..look(&env)? };
+    let opened = ChildReport { open_ms: millis(begin), ..look(&env)? };
     say(&opened)?;
     close_when_input_ends(env)
 }
@@ -162,7 +162,7 @@ fn close_when_input_ends(env: Env) -> Result<()> {
     std::io::stdin().read_to_end(&mut rest).map_err(Error::file("read", Path::new("standard input")))?;
     let begin = Instant::now();
     drop(env);
-    say(&Said { open_ms: millis(begin), ..Said::default() })
+    say(&ChildReport { open_ms: millis(begin), ..ChildReport::default() })
 }
 
 fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
@@ -170,7 +170,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
     let scale = Scale::with_accounts(number(accounts)?);
     let begin = Instant::now();
     let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})?;
-    say(&Said { open_ms: millis(begin), ..look(bank.env())? })?;
+    say(&ChildReport { open_ms: millis(begin), ..look(bank.env())? })?;
     let since = bank.env().stats().map_err(Error::engine(NAME, "reading its statistics"))?.log_tail;
     let mut session = bank.session()?;
     let mut transfers = Transfers::new(scale, SEED, number(client)?);
@@ -183,7 +183,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
             continue;
         }
         let stats = bank.env().stats().map_err(Error::engine(NAME, "reading its statistics"))?;
-        say(&Said { log_bytes: stats.log_tail - since.max(stats.checkpoint), ..Said::default() })?;
+        say(&ChildReport { log_bytes: stats.log_tail - since.max(stats.checkpoint), ..ChildReport::default() })?;
     }
 }
 
@@ -199,7 +199,7 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
         });
         put.map_err(failed())?;
     }
-    say(&Said { open_ms: millis(begin), ..look(&env)? })?;
+    say(&ChildReport { open_ms: millis(begin), ..look(&env)? })?;
     let few = env.btree("few").map_err(failed())?;
     // The transaction `other` has a lock in `few`. This lock keeps the many locks of `txn` from becoming one lock on
     // the whole database.
@@ -216,17 +216,17 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     if held < locks {
         return Err(Error::Settings(format!("{held} locks are held after {locks} records were put")));
     }
-    say(&Said { open_ms: took, ..look(&env)? })?;
+    say(&ChildReport { open_ms: took, ..look(&env)? })?;
     other.abort().map_err(failed())?;
     txn.commit().map_err(failed())?;
     drop((many, few));
     close_when_input_ends(env)
 }
 
-fn look(env: &Env) -> Result<Said> {
+fn look(env: &Env) -> Result<ChildReport> {
     let stats = env.stats().map_err(Error::engine(NAME, "reading its statistics"))?;
     let opened = env.opened();
-    Ok(Said {
+    Ok(ChildReport {
         open_ms: 0.0,
         how: format!("{:?}", opened.how).to_lowercase(),
         log_bytes: opened.log_bytes,
@@ -238,7 +238,7 @@ fn look(env: &Env) -> Result<Said> {
     })
 }
 
-fn say(said: &Said) -> Result<()> {
+fn say(said: &ChildReport) -> Result<()> {
     let failed = || Error::file("tell the parent over", Path::new("standard output"));
     let line = serde_json::to_string(said).expect("a line of plain fields is JSON");
     let mut out = std::io::stdout().lock();
