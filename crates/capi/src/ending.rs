@@ -83,7 +83,7 @@ pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work
         let cancels = libtp::cancels();
         let mut tries = 0;
         loop {
-            match run_once(env, how, cancels, work, argument) {
+            match run_once((env, how, cancels), is_again, work, argument) {
                 Err(trouble) if is_again(trouble.code()) && tries < TRIES => {
                     tries += 1;
                     // A pause lets the conflicting transaction proceed. It is longer after each of the first 64 tries,
@@ -97,9 +97,8 @@ pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work
 }
 
 fn run_once(
-    env: Handle<Environment>,
-    how: Option<Durability>,
-    cancels: u32,
+    (env, how, cancels): (Handle<Environment>, Option<Durability>, u32),
+    is_again: impl Fn(c_int) -> bool,
     work: Work,
     argument: *mut c_void,
 ) -> Outcome<()> {
@@ -118,7 +117,7 @@ fn run_once(
     match done.abort() {
         // The abort failed, and a retry helps only after the transaction was undone. So the caller gets the failure of
         // the abort.
-        Err(trouble) if is_retryable(code) => Err(trouble),
+        Err(trouble) if is_again(code) => Err(trouble),
         _ => Err(cause),
     }
 }
