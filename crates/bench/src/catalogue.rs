@@ -98,12 +98,14 @@ pub fn parts() -> Vec<(&'static str, OpenParts)> {
 fn check_shared(kind: EngineKind) -> Result<()> {
     match kind {
         EngineKind::Sqlite | EngineKind::Lmdb | EngineKind::Redb | EngineKind::Bdb => Ok(()),
-        EngineKind::Fjall | EngineKind::RocksDb | EngineKind::HashMap | EngineKind::BTreeMap => {
-            let name = kind.name();
-            Err(Error::Settings(format!(
-                "{name} serves one process only, because a second process cannot open its files: use --as threads"
-            )))
-        }
+        EngineKind::Fjall | EngineKind::RocksDb => Err(Error::Settings(format!(
+            "{} serves one process only, because a second process cannot open its files: use --as threads",
+            kind.name()
+        ))),
+        EngineKind::HashMap | EngineKind::BTreeMap => Err(Error::Settings(format!(
+            "{} serves one process only, because its records are in that process's memory: use --as threads",
+            kind.name()
+        ))),
         EngineKind::Postgres => Err(Error::Settings(
             "postgresql is measured only by threads, each with its own connection: use --as threads".into(),
         )),

@@ -210,7 +210,7 @@ fn measure_held_snapshot(bank: &Libtp, scale: Scale, wanted: &Arguments, output:
         Ok((times, bank.env().snapshots()[0].log_bytes))
     })?;
     let longest = times.iter().max().copied().unwrap_or_default();
-    println!(
+    let finding = format!(
         "{WRITERS} writers: goal {} transactions a second, done {made:.0}; a snapshot held for {:.0} s reads all {} branches every second: \
          longest read {:.0} us, median {:.0} us; the library keeps {:.0} MB of log for the snapshot",
         wanted.paced,
@@ -220,6 +220,7 @@ fn measure_held_snapshot(bank: &Libtp, scale: Scale, wanted: &Arguments, output:
         median(times.iter().map(|time| micros(*time))).unwrap_or_default(),
         log_bytes as f64 / 1e6
     );
+    say(output, finding)?;
     let mut grown = |what: &str, before: u64, after: u64| -> Result<()> {
         say(output, format!("{what} before and after: {:.1} and {:.1} MB", before as f64 / 1e6, after as f64 / 1e6))
     };
