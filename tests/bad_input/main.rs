@@ -19,12 +19,12 @@
 
 mod child;
 mod damage;
+mod error_texts;
 mod foreign;
 mod frugality;
 mod full_disk;
 mod full_memory;
 mod lengths;
 mod places;
-mod error_texts;
 mod segments;
 mod settings;

@@ -4,12 +4,12 @@
 
 mod dead_leader;
 mod every_io;
+mod failed_reads;
 mod failing_calls;
 mod found_tail;
 mod limited_process;
 mod log_ends;
 mod many_restarts;
-mod failed_reads;
 mod same_again;
 mod stale_log;
 mod stopped_writer;

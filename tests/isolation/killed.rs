@@ -13,9 +13,9 @@ use libtp_tests::sizes;
 
 use crate::checker::{check, lost_at_the_end};
 use crate::history::{Record, Step};
+use crate::killed_commits::settle;
 use crate::process::{orders, ENTRY};
 use crate::step_lines::understand;
-use crate::killed_commits::settle;
 use crate::workload::{settings, Discipline, Plan, Stage, EPOCH};
 
 const PROCESSES: u64 = 8;

@@ -43,10 +43,10 @@
 #![deny(unsafe_code)]
 
 mod admission;
-#[cfg(feature = "failpoints")]
-mod call_checks;
 mod barrier;
 mod builds;
+#[cfg(feature = "failpoints")]
+mod call_checks;
 mod child;
 mod closed;
 mod containers;
@@ -65,16 +65,14 @@ mod given_up;
 mod glances;
 #[cfg(feature = "failpoints")]
 mod halted;
-#[cfg(feature = "failpoints")]
-mod wild_words;
 mod indices;
 #[cfg(feature = "failpoints")]
 mod late;
 mod leaving;
-mod orphaned_memory;
 mod limits;
 mod missing;
 mod nameless;
+mod orphaned_memory;
 mod passing;
 mod primitives;
 #[cfg(feature = "failpoints")]
@@ -90,5 +88,7 @@ mod together;
 mod twice_alone;
 mod users;
 mod wild;
+#[cfg(feature = "failpoints")]
+mod wild_words;
 #[cfg(all(feature = "planted", feature = "failpoints"))]
 libtp_tests::yardstick!(Multiprocess);

@@ -17,8 +17,8 @@
 mod basics;
 #[cfg(feature = "failpoints")]
 mod deaths;
-mod wild_words;
 mod killed;
 mod ring;
 mod simulated;
+mod wild_words;
 libtp_tests::yardstick!(Warm);

@@ -26,7 +26,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::paper::{number, wanted, Build, Case, Contender, Machine, RunRecord, News, Order, Point, Series};
+use crate::paper::{number, wanted, Build, Case, Contender, Machine, News, Order, Point, RunRecord, Series};
 use crate::tpcb::Scale;
 use by_size::{figure, Bare, Plan};
 use chapter::{Chapter, Report};

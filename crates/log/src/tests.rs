@@ -5,10 +5,10 @@
 
 mod appending;
 mod flushing;
-mod wild_words;
 mod missing;
 mod recycling;
 mod restarting;
 mod rig;
 mod saving;
 mod slow_disk;
+mod wild_words;

@@ -48,7 +48,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// A user who may not use the environment has put a file in the region's place.
-    #[error("{path} has the name of a memory file, and was not used: {what}. Remove it, or ask its owner to remove it")]
+    #[error(
+        "{path} has the name of a memory file, and was not used: {what}. Remove it, or ask its owner to remove it"
+    )]
     Planted {
         /// The file.
         path: PathBuf,

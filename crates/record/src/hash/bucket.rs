@@ -230,7 +230,9 @@ impl<'a> Buckets<'a> {
             }
             drop(own);
             if bucket == 0 {
-                return Err(self.pages.corrupt(number, "it takes records from another bucket, but is the first bucket"));
+                return Err(self
+                    .pages
+                    .corrupt(number, "it takes records from another bucket, but is the first bucket"));
             }
             if let Some(both) = self.latch_both(bucket, number)? {
                 return Ok(both);

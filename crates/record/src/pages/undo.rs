@@ -63,8 +63,9 @@ pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
 /// Frees a page to which no session can be on the way.
 pub(crate) fn free_page(pages: &Pages<'_>, number: u32, undo_next: Lsn) -> Result<()> {
     if number <= META_PAGE {
-        return Err(pages
-            .corrupt(number, "a log record put a value or a leaf there, but this page never has such contents"));
+        return Err(
+            pages.corrupt(number, "a log record put a value or a leaf there, but this page never has such contents")
+        );
     }
     pages.reserve_undo(pages.page_bytes()?, size_of::<FreePage>())?;
     let (pin, meta_pin) = (pages.pin(number)?, pages.pin(META_PAGE)?);
