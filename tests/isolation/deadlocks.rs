@@ -52,8 +52,8 @@ fn of_three_sessions_in_a_circle_exactly_one_is_a_victim() {
     }
     sessions[0].waits(Do::Get("b"));
     sessions[1].waits(Do::Get("c"));
-    // The last step closes the circle. Each session waits for the next one, so the test ends the sessions in the order
-    // in which their waits end.
+    // The last step closes the circle. Session 2 is the youngest, and so the victim. Its abort lets session 1 continue,
+    // and the commit of session 1 lets session 0 continue, so their results are awaited in this order.
     sessions[2].begins(Do::Get("a"));
     let mut victims = 0;
     for at in [2, 1, 0] {

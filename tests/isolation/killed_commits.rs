@@ -2,8 +2,10 @@
 //! transaction committed.
 //!
 //! If another transaction saw a write of the killed transaction, the killed transaction counts as committed with all
-//! its steps, so the checker reports writes that are missing. Otherwise the killed transaction counts as aborted. The
-//! end of a committed transaction is unknown, so the real-time order puts no transaction after it.
+//! its steps, so the checker reports writes that are missing. If a row is missing at the end and no committed
+//! transaction deleted it, one killed transaction that deleted this row, and made no changes except deletions, counts
+//! as committed with its deletions only. Every other killed transaction counts as aborted. The end of a killed
+//! transaction that counts as committed is unknown, so the real-time order puts no transaction after it.
 
 use std::collections::HashSet;
 

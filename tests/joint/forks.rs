@@ -99,8 +99,8 @@ fn a_child_cannot_change_a_joined_segment_and_the_parent_commits() {
                 drop(memory);
                 tried.push(if is_committed { txn.commit() } else { txn.abort() });
                 // Counts the calls that succeeded, or failed with another error than `Forked`.
-                let is_allowed = |tried: &&libtp::Result<()>| !matches!(tried, Err(libtp::Error::Forked { .. }));
-                exit_now(i32::try_from(tried.iter().filter(is_allowed).count()).unwrap());
+                let is_refused = |tried: &libtp::Result<()>| matches!(tried, Err(libtp::Error::Forked { .. }));
+                exit_now(i32::try_from(tried.iter().filter(|tried| !is_refused(tried)).count()).unwrap());
             };
             let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
             // Only `free` failed in another way, because nothing is allocated there.

@@ -26,7 +26,7 @@ pub struct WorkerHistory {
     pub killed: Option<u64>,
 }
 
-/// The times of many kills, in nanoseconds, ascending.
+/// The delays after many kills or instants, in nanoseconds, ascending.
 #[derive(Clone, Debug, Default)]
 pub struct Stalls {
     any: Vec<u64>,
@@ -101,7 +101,7 @@ mod tests {
     use super::{Instant, Stalls, WorkerHistory};
 
     #[test]
-    fn the_first_and_the_last_survivor_are_measured_and_the_dead_are_not() {
+    fn a_survivor_that_is_killed_later_counts_until_its_death() {
         let histories = [
             WorkerHistory { number: 1, acknowledged: vec![5, 30], killed: None },
             WorkerHistory { number: 2, acknowledged: vec![5, 12, 40], killed: None },

@@ -44,7 +44,8 @@ fn key(number: u8) -> Vec<u8> {
     [&[number / 4 * 4, 0][..], &[number]].concat()
 }
 
-/// Returns a value. Some values are so long that they have overflow pages, which are then replaced, too.
+/// Returns a value. Some values are long enough for overflow pages, so changes of the value replace overflow pages,
+/// too.
 fn value(number: u16) -> Vec<u8> {
     let bytes = if number % 32 == 31 { usize::from(number) } else { usize::from(number % 50) };
     number.to_be_bytes().iter().copied().cycle().take(bytes).collect()

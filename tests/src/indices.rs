@@ -4,7 +4,7 @@ use libtp::{Db, IndexKeys, Txn};
 
 use crate::library::{Process, Trouble, HASH, LATE_TREE};
 
-/// Returns the name of a tree's index, if the tree has an index.
+/// Returns the name of a database's index, if the database has an index.
 pub fn of(tree: &str) -> Option<&'static str> {
     match tree {
         HASH => Some("hash by parts"),

@@ -107,7 +107,8 @@ impl Files {
         self.numbers().filter_map(|number| read(self.slots.at(number)).map(|(info, _)| info))
     }
 
-    /// Returns whether the file was used since the region was made.
+    /// Returns whether the file is registered, and the last restart skipped none of its log records because the file
+    /// was missing. If so, pages of the file may be in memory.
     pub(crate) fn is_used(&self, id: FileId) -> bool {
         self.slot_of(id).is_some_and(|slot| slot.unrepeated_from.load().is_none())
     }

@@ -292,7 +292,8 @@ impl BufferManager {
         self.files.open_entered(session, id).map(|_| ())
     }
 
-    /// Returns whether a database was used since the region was made, so that its pages may be in memory.
+    /// Returns whether a database's file is registered, and the last restart skipped none of its log records because
+    /// the file was missing. If so, pages of the database may be in memory.
     pub fn is_used(&self, id: FileId) -> bool {
         self.files.is_used(id)
     }

@@ -27,8 +27,8 @@ struct searched {
     int seen;
 };
 
-/* Ends log_roll at the second record of the transaction. Other records, for example a checkpoint, may be between the
- * transaction's two records. */
+/* Ends log_roll when it has read two records of the transaction: its last change and its end. Other records, for example
+ * of a checkpoint, may be between these two. */
 static int count(const tp_log_record *record, void *argument)
 {
     struct searched *searched = argument;
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
         return failed("open");
     if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK || tp_last_lsn(txn, &none) != TP_OK)
         return failed("begin");
-    printf("nothing was logged: %d\n", (int)none);
+    printf("last LSN before the first change: %d\n", (int)none);
     if (tp_put(db, txn, "one", 3, "eins", 4) != TP_OK || tp_put(db, txn, "two", 3, "zwei", 4) != TP_OK ||
         tp_put(db, txn, "one", 3, "une", 3) != TP_OK || tp_last_lsn(txn, &last) != TP_OK || tp_txn_id(txn, &searched.txn) != TP_OK)
         return failed("put");

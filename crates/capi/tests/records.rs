@@ -108,7 +108,7 @@ const PROGRAMS: &[Program] = &[
         "examples/history.c",
         &[],
         &[
-            "nothing was logged: 0",
+            "last LSN before the first change: 0",
             "back: btree update, of 8 bytes or more, and one before",
             "back: btree insert, of 8 bytes or more, and one before",
             "back: btree insert, of 8 bytes or more, the first",

@@ -119,7 +119,7 @@ impl<'e> ShellSession<'e> {
         done.map_err(|error| self.refused(error))
     }
 
-    /// If the error is a deadlock with this transaction as its victim, aborts the transaction. Returns the failure.
+    /// If the transaction must be run again (after a deadlock, for example), aborts it. Returns the failure.
     fn refused(&mut self, error: libtp::Error) -> Failure {
         if !error.is_retryable() {
             return error.into();

@@ -9,8 +9,9 @@
 //! in such a child as soon as it recognizes the child.
 //!
 //! Invariants
-//! 1. Whenever `fork` reads the list, the list has exactly the open descriptors that may hold locks. A thread acquires
-//!    the list before it changes the list or closes a listed descriptor, and `fork` waits until the list is released.
+//! 1. Whenever `fork` reads the list, the list has exactly the open descriptors of this crate that may hold locks, and
+//!    those with an [`Uninherited`]. A thread acquires the list before it changes the list or closes a listed
+//!    descriptor, and `fork` waits until the list is released.
 //! 2. The handler in the child takes no lock of the C library, allocates nothing and cannot panic.
 //!
 //! `unsafe` is for calls that rustix does not have, and for calls that take a descriptor by its number.
@@ -77,7 +78,8 @@ impl Entry {
         }
     }
 
-    /// Removes the descriptor, if it is still in the list. The caller holds the list until the descriptor is closed.
+    /// Removes the descriptor, if it is still in the list. No fork happens while `_hold` lives. A caller that drops
+    /// `_hold` before the descriptor is closed risks a child that inherits the descriptor's locks.
     pub(crate) fn remove(&self, _hold: &Hold, descriptor: RawFd) {
         // In a child, the entry may be free or hold another descriptor. If so, the entry stays as it is.
         let _ = self.0.compare_exchange(descriptor, NONE, Ordering::Relaxed, Ordering::Relaxed);
@@ -86,6 +88,9 @@ impl Entry {
 
 /// Makes children of a fork give up a descriptor that holds locks and that no file of this crate owns. Drop this value
 /// before the descriptor is closed: otherwise a child may give up a newer descriptor that has the same number.
+///
+/// A child that is made between the lock and [`Uninherited::new`], or between the drop and the close, inherits the
+/// lock. So the owner releases the lock before the close. If the owner is killed first, the child keeps the lock.
 #[derive(Debug)]
 pub struct Uninherited {
     entry: Entry,

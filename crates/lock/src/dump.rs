@@ -15,7 +15,7 @@ pub struct LockInfo {
     pub name: LockName,
     /// The locker of the request.
     pub locker: LockerId,
-    /// The session that used the locker when it last waited, or that made the locker.
+    /// The session that was the last to wait with the locker, to take it over or to make it.
     pub session: SessionId,
     /// The mode held.
     pub granted: Option<Mode>,
@@ -32,7 +32,7 @@ pub struct Stats {
     pub slots: u32,
     /// Lockers in use.
     pub lockers: u32,
-    /// Bytes of the region.
+    /// Bytes of the lock table in the region.
     pub bytes: u64,
     /// Waits so far.
     pub waits: u64,
@@ -100,8 +100,8 @@ impl LockManager {
             granted: seen.mode(),
             wanted: None,
         };
-        // The owner may have released the lock meanwhile, and used the slot again. A request in a queue is listed
-        // there.
+        // The owner may have released the lock meanwhile, and used the slot again. If the request has moved into a
+        // queue meanwhile, it is listed with that queue, so it is left out here.
         (request.state.get().is_thin() && word.load() == seen).then_some(info)
     }
 

@@ -190,7 +190,7 @@ mod tests {
         for _ in 0..2 {
             assert!(
                 scene.locks.lock(&scene.session, scene.lockers[3], NAME, S, wait).is_err(),
-                "a waiter with a mode that does not conflict overtakes"
+                "a new request does not pass the queued waiter, even if it fits the grant"
             );
             wait = Wait::No;
         }

@@ -1,10 +1,10 @@
-//! Notes of pins: they name each count in the region that includes the session, or may include it.
+//! Notes of pins. A session notes which pin counts in the region include, or may include, a pin of its own.
 //!
 //! A pin adds one to a count in a slot of some manager. A count does not name its sessions, so a session notes each of
 //! its pins, in the same three states as a latch held shared (PROTOCOLS D7): `wanting` before the session adds one to
 //! the count, `holding` after that, and `releasing` before it subtracts one.
 //!
-//! If we die here: the repairing session stores the number of living sessions in the count
+//! If we die here: the repairing session stores into the count the number of pins that living sessions have there
 //! (`ProcessManager::pinned_by`).
 
 use crate::notes::Note;

@@ -5,9 +5,9 @@
 //! reads the notes of the living sessions until each note states whether its session holds the latch, and stores the
 //! number of holders.
 //!
-//! One session at a time freezes a latch; the header names the session and the latch. If we die here: the next
-//! session that freezes a latch first finishes our count. Until then a waiter for our latch finds it frozen by a dead
-//! session, and finishes the count.
+//! One session at a time freezes a latch; the header names the session and the latch. If we die here: before another
+//! session freezes a latch, it finishes our count. A waiter that finds our latch frozen by a dead session finishes the
+//! count, too.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -24,8 +24,9 @@ const MOMENT: Duration = Duration::from_micros(20);
 /// changes its note when it continues.
 const UNSURE_ROUNDS: u64 = 1 << 17;
 /// After this number of [`UNSURE_ROUNDS`], the reaper no longer waits for a session that cannot be seen to run, for
-/// example in another container. A wild store may have left the note; then the note stays unsure for ever. If the
-/// session is only paused, the region is rebuilt without need, and no acknowledged commit is lost.
+/// example in another container. The note may come from a wild store, and would then stay unsure for ever. So the
+/// reaper gives up the region, which is then rebuilt. If the session was only paused, the rebuild was needless, but no
+/// acknowledged commit is lost.
 const UNSEEN_TIMES: u64 = 8;
 
 impl ProcessManager {
@@ -54,7 +55,8 @@ impl ProcessManager {
         (is_it && !self.is_alive(freezer)).then_some(freezer)
     }
 
-    /// Returns whether a living session has frozen the latch at `place`, or is about to freeze or unfreeze it.
+    /// Returns whether a living session is about to freeze the latch at `place`, has frozen it, or has just unfrozen
+    /// it.
     pub(crate) fn is_freezing(&self, place: u64) -> bool {
         let freezer = self.0.header.freezer.load();
         self.0.header.frozen.load() == place && self.is_alive(freezer)
@@ -134,7 +136,7 @@ impl ProcessManager {
             if seen & OWNER != 0 {
                 self.give_up(&format!("the latch at {place} is frozen and has an owner: {seen:#x}"));
             }
-            // The waiting bits are advice: a session that still sleeps sets them again.
+            // The waiting bits are advice: a session that goes back to sleep sets them again.
             if word.swap_if(seen, count).is_ok() {
                 break;
             }

@@ -4,9 +4,10 @@
 //! Paper: LIBTP 4.4 has "fixed length recno" only (`recno`); db(3) promised records of variable length, too. Each list
 //! has its own B-tree (docs/design/0015-renumbering.md). Each record is an entry of this B-tree, under an *id* that
 //! never changes. Over the ids there is a *counted tree*, whose nodes are entries of the B-tree, too. A node has the
-//! number of records below each child. A search for the n-th record descends by these counts. An insertion changes one
-//! node of each level. The log, recovery, snapshots and repair treat all these changes as ordinary changes of entries
-//! of a B-tree.
+//! number of records below each child. One more entry, the *head*, has the number of all records, the root node's id
+//! and the first unused id. A search for the n-th record descends from the root by the counts. An insertion changes the
+//! head and one node of each level. The log, recovery, snapshots and repair treat all these changes as ordinary changes
+//! of entries of a B-tree.
 //!
 //! Locks. An insertion or deletion locks the whole database (`X`): all later numbers change, so locks on single numbers
 //! would be useless. A reader, or a replacement of a record, holds the database in an intention mode until its

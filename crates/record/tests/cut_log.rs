@@ -3,8 +3,8 @@
 //!
 //! The critical case is a change of several actions, above all a split, whose log ends between two actions. In the
 //! test, transactions split leaves and inner pages, write long values, abort and clean up. Then the log is truncated at
-//! each record of some kinds, and at some other records. A restart must find every commit before the cut and nothing
-//! else, and searches must find keys despite unposted splits.
+//! each `POST` record and at every 23rd record. A restart must find every commit before the cut and nothing else, and
+//! searches must find keys despite unposted splits.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -20,16 +20,17 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The committed states, each with the end of the log after its commit.
+/// A log, and what it must restore.
 struct Story {
     place: Place,
+    /// After each commit or abort: the end of the log, and the committed records.
     commits: Vec<(Lsn, Model)>,
     /// The LSN and the kind of every record.
     records: Vec<(Lsn, u16)>,
 }
 
 fn key(random: &mut Random) -> Vec<u8> {
-    // Long keys make inner pages small, and the tree high.
+    // With long keys an inner page has few children, so the tree is high.
     [&random.below(400).to_be_bytes()[..], &[b'k'; 250]].concat()
 }
 

@@ -57,7 +57,8 @@ struct Inner {
     path: PathBuf,
     /// Bytes of address space asked for. A limit may have granted fewer.
     asked: u64,
-    /// The work that keeps the file's size and structure whole through a system crash that the stores survive.
+    /// How the region is kept usable if its memory survives a system crash: how cache lines are written back, and
+    /// whether the file's length and new blocks are synced.
     safe: Safe,
     /// The owner: set when the region is created, or when its owner is checked.
     identity: OnceLock<Identity>,
@@ -105,8 +106,8 @@ impl Region {
     /// it is whole, and that it belongs to `identity` and this boot.
     ///
     /// # Errors
-    /// `System` if the file cannot be opened or mapped; `Planted`; `TooWide`; `Unusable` with the check that failed;
-    /// `Broken`.
+    /// `System` if the file cannot be opened or mapped; `Narrow` if this process can map less than the other processes;
+    /// `Planted`; `TooWide`; `Unusable` with the check that failed; `Broken`.
     pub fn attach(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
         let region = Region::attach_broken(path, identity, reserve, access)?;
         region.check_whole()?;
@@ -221,7 +222,9 @@ impl Region {
         if size < HEADER_BYTES {
             return Err(unusable(
                 path,
-                format!("it has {size} bytes, and its header alone has {HEADER_BYTES}; restore it from a checkpoint"),
+                format!(
+                    "it has {size} bytes, and its header alone has {HEADER_BYTES}; restore a segment from a checkpoint"
+                ),
             ));
         }
         let wanted = usize::try_from(reserve.min(BYTES_MAX).max(size))
@@ -285,9 +288,13 @@ impl Region {
     /// places beyond its mapping.
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
-        if reserve < size || reserve > self.0.asked {
-            let what = format!("it has {size} bytes, and its header allows {reserve}, which this process cannot map");
-            return Err(unusable(&self.0.path, what));
+        let refuse = |what: String| Err(unusable(&self.0.path, what));
+        if reserve < size {
+            return refuse(format!("it has {size} bytes, and its header allows at most {reserve}"));
+        }
+        if reserve > self.0.asked {
+            let asked = self.0.asked;
+            return refuse(format!("its header allows {reserve} bytes, and this process expects at most {asked}"));
         }
         if mapped < reserve && !planted("rio: a region is mapped only partly") {
             return Err(Error::Narrow { path: self.0.path.clone(), reserve, mapped });
@@ -345,7 +352,7 @@ impl Region {
         self.header().used.load()
     }
 
-    /// Returns the bytes of address space, which are the limit of the region's growth.
+    /// Returns the bytes of address space that this process has mapped. The region grows at most to this size.
     pub fn reserved(&self) -> u64 {
         self.0.mapping.bytes() as u64
     }
@@ -421,7 +428,9 @@ impl Region {
         is_there.then_some(()).ok_or_else(|| self.reserve_error())
     }
 
-    /// Extends the file to at least `end` bytes. Several processes may do this at once: extending is idempotent.
+    /// Extends the file, normally to at least `end` bytes. If another thread has extended the file first, the file may
+    /// still be shorter, so the caller checks the size again. Several processes may do this at once: extending is
+    /// idempotent.
     fn grow(&self, size: u64, end: u64) -> Result<()> {
         let _alone = self.0.safe.alone();
         if self.size() > size {
@@ -454,9 +463,9 @@ impl Region {
     /// part, or `None` if huge pages are impossible here.
     ///
     /// Accesses to the region's pages are random, and without huge pages most of them begin with a walk through the
-    /// processor's page tables. A move costs one copy of the bytes. One call moves several huge pages, because the
-    /// kernel first waits for its own work on every processor, and on busy processors that wait takes ten times as
-    /// long as all the rest.
+    /// processor's page tables. A move costs one copy of the bytes. One call moves several huge pages: in each call,
+    /// the kernel first runs a task on every processor and waits for all of these tasks. On busy processors this wait
+    /// takes ten times as long as the rest of the call.
     pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
         const HUGE: u64 = HUGE_BYTES as u64;
         let to = (self.used() / HUGE * HUGE).min(from + 4 * HUGE);
@@ -522,7 +531,10 @@ impl Region {
             return Err(format!("the region says that {used} of its {size} bytes are used, and its file has {file}"));
         }
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
-        if size > reserve || reserve > mapped {
+        if size > reserve {
+            return Err(format!("the region says that it has {size} bytes, and that it may have at most {reserve}"));
+        }
+        if reserve > mapped {
             return Err(format!("the region says that it may have {reserve} bytes, of which {mapped} are mapped here"));
         }
         let Some(identity) = self.0.identity.get() else { return Ok(()) };

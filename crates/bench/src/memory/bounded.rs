@@ -1,9 +1,10 @@
 //! A database of any size on a disk, used by a process with limited memory (Rio Vista, figures 5b and 5c). If the
 //! database is larger than the limit, the system pages it in and out.
 //!
-//! This process has no limit. It makes the database, and drops the database's pages from the system's page cache, so
-//! that pages which the limited process reads count against its limit. The limited process reads the whole database,
-//! warms up, works for the given time, and reports its progress. Then this process audits the database.
+//! Two processes take part. The benchmark's own process has no limit. It makes the database, and drops the database's
+//! pages from the system's page cache, so that pages which the limited process reads count against the limit. Then it
+//! starts the limited process, which reads the whole database, warms up, works for the given time, and reports its
+//! result. At the end, the benchmark's process audits the database.
 
 use std::hint::black_box;
 use std::path::PathBuf;

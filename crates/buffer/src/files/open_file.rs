@@ -51,15 +51,15 @@ impl OpenFile {
             false => length,
         };
         let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
-        // The range begins at the first byte without blocks: tmpfs checks each page of the range.
+        // All bytes below `had` have blocks, so the range begins there: tmpfs checks each page of the range.
         if self.file.allocate(had..allocated).is_err() {
             // If the disk has no room for a whole step, it may still have room for the bytes that are needed now.
             allocated = needed;
             self.file.allocate(had..allocated)?;
         }
         failpoint("buffer: file longer, length not published");
-        // Below `allocated` no byte may be without blocks. So nothing is stored if another session has changed the word
-        // since, or if the slot belongs to another file now: then this session has allocated without need.
+        // Every byte below `allocated` must have blocks. So store only if the slot is still this file's and `allocated`
+        // is unchanged. Otherwise this allocation is not recorded, which does no harm.
         if self.is_current() {
             let _ = self.slot.allocated.compare_exchange(had, allocated);
         }

@@ -107,7 +107,8 @@ impl crate::Env {
     /// Returns the activity and the contents of the environment.
     ///
     /// # Errors
-    /// The region's file cannot be queried.
+    /// `Io` if the region's file or the register of databases cannot be read; `Corrupt` if the register is damaged;
+    /// `Forked`, `Rebuilt`, `Panicked`.
     pub fn stats(&self) -> Result<Stats> {
         self.0.check_process()?;
         let generation = self.0.newest();

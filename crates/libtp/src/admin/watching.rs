@@ -2,7 +2,7 @@
 //!
 //! These calls are for people and tools. [`Env::sessions`] takes no latch, so it returns even while a stopped process
 //! holds a latch. The report of a session may be a moment old. [`crate::Builder::look`] opens an environment for
-//! watching without a wait.
+//! watching, and does not wait for other processes.
 
 use std::time::SystemTime;
 
@@ -92,12 +92,12 @@ pub struct JoinedSegment {
     pub unresolved_lsn: Option<u64>,
 }
 
-/// The repairs of the shared memory since it was made.
+/// The repairs of the shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repairs {
-    /// Dead sessions that were repaired.
+    /// Dead sessions that were repaired since the memory was made or last rebuilt.
     pub sessions_repaired: u64,
-    /// How often the whole memory was rebuilt from disk and log.
+    /// How often the whole memory was rebuilt from disk and log. A rebuild makes new memory, and keeps this count.
     pub rebuilds: u64,
 }
 
@@ -205,7 +205,9 @@ impl Env {
         Some(OpeningProcess { pid: passer.pid(), process_state })
     }
 
-    /// Returns the waits-for graph: an edge from each waiter to each holder of the lock, and to each earlier waiter.
+    /// Returns the waits-for graph: an edge from each waiter to each other holder whose mode conflicts with the mode
+    /// that the waiter wants. A waiter that does not hold the lock in any mode also has an edge to each earlier waiter,
+    /// because waiters get the lock in order.
     ///
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
@@ -231,7 +233,7 @@ impl Env {
         generation.guarded(|| Ok(generation.managers.processes.repair_times())).unwrap_or_default()
     }
 
-    /// Returns the repairs of the shared memory since it was made.
+    /// Returns the repairs of the shared memory.
     pub fn repairs(&self) -> Repairs {
         if self.0.check_process().is_err() {
             return Repairs::default();

@@ -11,8 +11,8 @@ use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Env, Error, Result, Txn};
 
-/// Numbered pages, counted from 0, with the program's own bytes. A program builds access methods from them. The paper's
-/// six steps are in `examples/protected.rs`.
+/// Numbered pages, counted from 0, with the program's own bytes. A program builds access methods from them. The six
+/// steps of LIBTP 4.4, by which a program protects its own access method, are in `examples/protected.rs`.
 ///
 /// A program locks a page ([`PageFile::lock`]), copies it ([`PageFile::get`]), changes the copy, and stores it
 /// ([`PageFile::put`]), which logs the changed bytes before it changes the page. An abort of the transaction undoes its
@@ -151,8 +151,8 @@ impl PageFile {
     /// Changes a page with the redo function of a registered log-record type, and logs the change: the paper's *log*,
     /// together with the change that the record describes. For a type with an undo function, the page need not be
     /// locked first: several transactions can make such changes on one page at the same time, and a transaction that
-    /// reads or stores the page waits until they have ended. For a type without an undo function, the page is locked
-    /// for writing.
+    /// reads or stores the page waits until they have ended. For a type without an undo function, the call locks the
+    /// page for writing.
     ///
     /// # Errors
     /// `Database` with the function's message when it refuses; `Settings` when the type was not registered; `Deadlock`,

@@ -1,4 +1,4 @@
-//! A disk that counts its syncs. Each sync takes a millisecond, so that commits are concurrent.
+//! A disk that counts the syncs of its files. Each of them takes a millisecond or more, so that commits are concurrent.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -51,7 +51,8 @@ pub(crate) fn is_settled(node: &Node<'_>) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Returns the bytes of a page's slots and cells if `prefix` bytes of its keys are stored once.
+/// Returns the bytes that the page's slots and cells would need if only the first `prefix` bytes of its keys were
+/// stored once.
 pub(crate) fn bytes_with(node: &Node<'_>, prefix: usize) -> usize {
     let longer = usize::from(node.header().prefix_bytes.get()).saturating_sub(prefix) * node.count();
     (0..node.count()).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).sum::<usize>() + longer
@@ -125,7 +126,8 @@ impl Access<'_> {
             let page = self.pages.shared(number, 0)?;
             ghosts::is_to_be_cleaned(self, number, page.lsn(), &node_of(&self.pages, number, &page)?)
         };
-        // The left neighbour now has the unlinked leaf's key range.
+        // If the empty leaf is unlinked, its left neighbour takes over its key range, so the caller continues with the
+        // same key.
         let has_merged = if is_empty { ghosts::clean(self, number, left)? } else { merge(self, number, fill_percent)? };
         Ok(Step { leaf: number, has_merged, next })
     }
@@ -147,7 +149,7 @@ struct Seen {
     bytes: usize,
 }
 
-/// Reads a leaf; `None` if an action on the leaf is unfinished.
+/// Reads a leaf; `None` if the page is not a leaf, is empty or deleted, or has an unfinished action.
 fn look(access: &Access<'_>, number: u32) -> Result<Option<Seen>> {
     let page = access.pages.shared(number, 0)?;
     let Some(node) = Node::over(&page).filter(is_settled) else { return Ok(None) };

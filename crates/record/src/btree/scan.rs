@@ -111,12 +111,14 @@ pub struct BtreeWalk<'a> {
     /// During a search, the key of the walk's record before the search; a search that fails or finds nothing restores
     /// it. Between searches, a buffer for the next key.
     before: Vec<u8>,
-    /// The granularity of locks below the database; `None` if it is not yet known.
+    /// The result of the last [`Access::enter`]: the granularity of locks inside the database, or `Some(None)` if the
+    /// database's lock covers the walk's purpose. `None` before the first call.
     granularity: Option<Option<Granularity>>,
     /// Leaves that this step has tried to clean.
     cleaned: Vec<u32>,
-    /// The last ghost that this step has passed, if any. The step holds the locks up to this ghost, so a repeated step
-    /// begins here. Otherwise a step over very many ghosts would return to its beginning at each ghost.
+    /// The last ghost that a forward step has passed, if any. The step holds the locks up to this ghost. After
+    /// [`WHOLE_WAYS`] rounds, a repeated step continues from this ghost: otherwise a step over very many ghosts could
+    /// return to its beginning at each of them. A wait for a lock clears the field, and the step begins again.
     passed: Option<Vec<u8>>,
 }
 
@@ -147,7 +149,7 @@ impl<'a> Cursor<BtreeWalk<'a>> {
         })
     }
 
-    /// Limits the cursor to the keys of a range, including its locks.
+    /// Limits the cursor and its locks to the keys of a range.
     #[must_use]
     pub fn within(mut self, range: KeyRange) -> BtreeCursor<'a> {
         self.walk.range = range;
@@ -232,7 +234,7 @@ impl BothWays for BtreeWalk<'_> {
 impl<'a> BtreeWalk<'a> {
     fn step_to_last(&mut self) -> Result<bool> {
         let Some(high) = self.range.high().map(<[u8]>::to_vec) else { return self.step(Towards::Last) };
-        // The walk first locks the gap with the range's end, and then goes down from there.
+        // The walk first locks the gap that contains the range's end, and then goes down from there.
         self.key.clone_from(&high);
         self.step(Towards::AtOrAbove)?;
         self.position = None;
@@ -269,7 +271,7 @@ impl<'a> BtreeWalk<'a> {
     /// Takes the lock on the database, and returns the granularity of locks inside.
     #[inline]
     fn enter(&mut self) -> Result<Option<Granularity>> {
-        // A cursor belongs to one transaction, which keeps its lock on the database to its end.
+        // A cursor belongs to one transaction, and the transaction keeps its locks on the database until it ends.
         match self.granularity {
             Some(None) => Ok(None),
             _ => Ok(*self.granularity.insert(self.access.enter(self.purpose)?)),
@@ -370,10 +372,10 @@ impl<'a> BtreeWalk<'a> {
         Err(self.access.pages.corrupt(search::ROOT, "a cursor could not find the next page"))
     }
 
-    /// Prepares to repeat the step.
+    /// Prepares to repeat the step: from the cursor's own key in the first [`WHOLE_WAYS`] rounds, and from the last
+    /// passed ghost in later rounds.
     fn go_back(&mut self, round: u32) {
         if round < WHOLE_WAYS {
-            // The step begins again: leaves that could not be cleaned before may be cleaned now.
             self.passed = None;
         }
     }
@@ -473,7 +475,8 @@ impl<'a> BtreeWalk<'a> {
             let begin = begin_within(&node, &self.range);
             while slot > begin {
                 slot -= 1;
-                // The previous step locked the gap above, so no key enters the gap between the two reads.
+                // The gap above this key is already locked, so no key can enter between reading the key above and
+                // reading this key.
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, false)? {
                     return Ok(missing);
                 }
@@ -561,7 +564,7 @@ impl<'a> BtreeWalk<'a> {
         Ok(if new { Attempt::Again } else { Attempt::End })
     }
 
-    /// Puts the cursor on the record at a slot, unless the record is a ghost. The range ends before the slot `end`.
+    /// Puts the cursor on the record at a slot, unless the record is a ghost. `end` is for [`Position::end`].
     fn arrive(&mut self, leaf: &SharedPage<'a>, node: &Node<'_>, slot: usize, end: usize) -> Result<Option<Attempt>> {
         let number = leaf.id().page().raw();
         let record = self.access.record_at(number, node, slot)?;

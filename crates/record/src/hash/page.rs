@@ -71,9 +71,11 @@ pub fn set_buckets(page: &mut PageMut<'_, '_>, buckets: u32, extent: Option<(usi
 pub struct BucketFlags;
 
 impl BucketFlags {
-    /// On a first page: further pages of this bucket may still have records that belong to the taking bucket.
+    /// During a split, on the first page of the bucket that gives records: this bucket's further pages may still have
+    /// records that belong to the new bucket.
     pub const GIVING: u16 = 8;
-    /// On a first page: records of this bucket may still be in the giving bucket.
+    /// During a split, on the first page of the new bucket: records that belong to this bucket may still be in the
+    /// bucket that gives records.
     pub const TAKING: u16 = 16;
     /// A page of the chain, not the first.
     pub const FURTHER: u16 = 4;

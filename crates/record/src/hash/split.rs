@@ -1,14 +1,15 @@
-//! Adds a bucket to a hash file.
+//! Adds a bucket to a hash file. The new bucket gets its records from one older bucket, the *giving* bucket.
 //!
-//! The first action makes the new bucket, raises the number of buckets in the file's header, and moves the records of
-//! the giving bucket's first page. It is one log record, changes at most four pages, and is complete in itself. If the
-//! giving bucket has further pages, both buckets are marked. While they are marked, a search for a key of the new
-//! bucket also searches the giving bucket's pages. The records of each further page move in another action, and empty
-//! pages are removed from the chain. The last action removes the marks. A session that needs room in a marked bucket,
-//! or wants to split a marked bucket, first finishes the present split. In this way other sessions finish the split of
-//! a session that died.
+//! The first action makes the new bucket, and raises the number of buckets in the file's header. It also moves those
+//! records of the giving bucket's first page whose keys belong to the new bucket. This action is one log record,
+//! changes at most four pages, and is complete in itself. If the giving bucket has further pages, both buckets are
+//! marked. While they are marked, a search for a key of the new bucket also searches the giving bucket's pages. For
+//! each further page, another action moves the records whose keys belong to the new bucket. Empty pages are removed
+//! from the chain. The last action removes the marks. A session that needs room in a marked bucket, or wants to split a
+//! marked bucket, first finishes the present split. In this way other sessions finish the split of a session that died.
 //!
-//! The session holds only the latches of the two buckets and, for the first action, the header's latch.
+//! The session holds latches on pages of the two buckets. For the first action it also holds the header's latch. An
+//! action that begins an extent, or takes or frees a page, also holds the meta page's latch.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
@@ -74,8 +75,9 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             finish(buckets, giving)?;
             continue;
         }
-        // A wait for the latch could become a deadlock: if an extent begins with the page, another session may have
-        // latched it and may wait for a page that we have latched. So the latch is only tried.
+        // A wait for the new page's latch could become a deadlock. If the page begins an extent, it is still an unused
+        // page at the file's end, which another session may be taking at this moment. That session may have this page
+        // latched, and may wait for a page that we have latched. So the latch is only tried.
         let Some(mut fresh) = new_pin.try_exclusive(rank(0)) else {
             drop(old);
             wait_for_new(&new_pin);
@@ -132,13 +134,13 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
 enum Step {
     /// The split is finished.
     Finished,
-    /// The records of one more page were moved.
+    /// The records of one more page were moved, or an empty page was removed.
     Further,
     /// A chain has a page that is not in memory.
     Read(u32),
     /// The new bucket needs another page.
     Extend,
-    /// The new bucket needs another candidate page, because the last candidate was taken.
+    /// The candidate page is used up: it now belongs to the new bucket's chain, or another session took it.
     Taken,
 }
 
@@ -251,6 +253,7 @@ fn move_on<'a>(
     }
     let Some(candidate) = candidate else { return Ok(Step::Extend) };
     Ok(match extend_latched(pages, own, kept, candidate)? {
+        // The candidate is in the chain, and the next round moves the records.
         Extended::Done => Step::Taken,
         Extended::Read(page) => Step::Read(page),
         Extended::Taken => Step::Taken,
