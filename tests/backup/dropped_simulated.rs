@@ -191,7 +191,8 @@ fn repair_does_not_repeat_a_rename_that_another_rename_followed() {
     let (asleep, awake) = (place.path().join("wake.asleep"), place.path().join("wake.up"));
     let at = format!("databases: locks released!sleep-panic={}", awake.display());
     std::thread::scope(|threads| {
-        // This session has released its locks, and dies after the other session has used them for its rename.
+        // This session releases its locks and stops. The other session then takes these locks and renames the database
+        // again. After that, this session dies.
         threads.spawn(|| {
             let _ = rio::failpoint::armed_here(&at, || env.run(|txn| txn.rename_database("a", "b")));
         });

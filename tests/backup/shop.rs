@@ -24,7 +24,7 @@ const LINES: u64 = 12;
 const TAGS: u64 = 16;
 /// If a key has more values than this, a new value usually replaces the first value.
 const VALUES_MAX: usize = 5;
-/// The names of the databases, at the index that [`Place`] uses, and the name of the index.
+/// The names of the databases, in the order of their numbers in [`Place`], and then the name of the index of `parts`.
 pub const NAMES: [&str; 6] = ["accounts", "parts", "cells", "lines", "tags", "parts by length"];
 
 /// A record: the number of its database, and its key. The list counts as one record, and so do all values of one key.

@@ -50,8 +50,8 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     check(directory.path());
 }
 
-/// Checks that a file that is no file of the database stops only this database. The error must have these words, and
-/// the file must stay unchanged.
+/// Checks that a wrong file in the place of a database's file stops only this database. The error must have these
+/// words, and the wrong file must stay unchanged.
 #[track_caller]
 fn stops_its_own(directory: &Path, name: &str, words: &[&str]) {
     let file = directory.join(format!("{name}.tp"));

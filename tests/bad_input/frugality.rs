@@ -34,7 +34,7 @@ fn a_new_environment_takes_little_memory_and_disk() {
         disk >> 10,
         best.as_secs_f64() * 1e3
     );
-    // These are allocated bytes. Allocated pages that no session has touched take no memory.
+    // Both figures are the bytes of allocated blocks, not the lengths of the files.
     assert!(region < 3 << 20, "{region} bytes of shared memory");
     assert!(disk < 4 << 20, "{disk} bytes of files");
 }

@@ -18,7 +18,7 @@ fn open(view: &SimProcess) -> (Env, Db) {
     let log_directory = directory.subdirectory("log").expect("a directory for the log");
     let platform = Platform { log_directory, ..platform(directory, &SharedMemory::new()) };
     let settings = Settings { no_background: true, ..Settings::default() };
-    let env = Env::builder().settings(settings).open_on(platform, &mut |_| {}).expect("an environment");
+    let env = Env::builder().settings(settings).open_on(platform, &mut |_| {}).expect("the environment opens");
     let stock = env.btree("stock").expect("a database");
     (env, stock)
 }

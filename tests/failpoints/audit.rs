@@ -1,5 +1,5 @@
-//! Checks after all processes but the observer have left. Nothing of dead sessions may be left in the shared memory. A
-//! copy of the files stands for a crash at this moment: replaying its log must give the state that the observer sees.
+//! The checks when all processes but the observer have left. Nothing of dead sessions may be left in the shared memory.
+//! A copy of the files stands for a crash at this moment: replaying its log must give the state that the observer sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -24,8 +24,8 @@ const STILL: Duration = Duration::from_millis(500);
 const DEATHS_OF_ONE: usize = 60;
 /// The number of further tries, each in a new environment, of a failpoint that no process reached.
 const TRIES: u32 = 10;
-/// The failpoints of the first death in a scene in which a repairer dies, if the scene itself names no failpoint for
-/// it. After a death at one of these failpoints, most steps of a repair have work to do.
+/// In a scene in which a repairer dies, another process must die first. If the scene names no failpoint for this first
+/// death, the process dies at one of these. After a death there, most steps of a repair have work to do.
 const BEFORE: [&str; 3] =
     ["change: pages changed, section open", "change: logged, no page changed", "change: append cleared, pages latched"];
 
@@ -151,7 +151,8 @@ pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bo
         member.acknowledges_more_than(member.told.len() + 3, STILL)
     });
     let went_on = others.filter(|went_on| *went_on).count();
-    // The second order may have armed the failpoint again after the first stop.
+    // If the victim stopped just before the second order, the order has armed the failpoint again. So the victim may
+    // stop several times, and is continued each time.
     let _awake = victim.stays_awake();
     let what =
         format!("after a stop at {point:?} while the memory was rebuilt ({went_on} processes continued meanwhile)");

@@ -49,8 +49,8 @@ fn a_removed_file_that_was_restored_is_kept() {
     let value = rows.get(&txn, &key).unwrap().unwrap();
     txn.abort().unwrap();
     assert_eq!(names_in(&path.join("etc")), ["passwd"]);
-    // Makes the state after a removal that was undone: the same file has its name again, and its row is kept for a
-    // reader.
+    // Makes the state in which the file was removed, and another program has put the same file back. The row of the
+    // removal still exists, as if another transaction were reading it.
     env.run(|txn| rows.put(txn, &key, &value)).unwrap();
     assert_eq!(env.run(|txn| txn.read_file(&file)).unwrap().as_deref(), Some(&b"one"[..]));
     drop((rows, env));

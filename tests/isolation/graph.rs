@@ -151,7 +151,7 @@ impl Graph {
                     component.iter().for_each(|&one| is_open[one] = false);
                     if component.len() > 1 {
                         components.push(
-                            component.into_iter().map(|one| u32::try_from(one).expect("checked in add")).collect(),
+                            component.into_iter().map(|one| u32::try_from(one).expect("`add` checks it")).collect(),
                         );
                     }
                 }

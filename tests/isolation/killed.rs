@@ -42,7 +42,7 @@ impl Told {
 
     /// Reads a line of process `process`.
     fn hear(&mut self, process: u64, line: &str) {
-        let at = usize::try_from(process).expect("few processes");
+        let at = usize::try_from(process).expect("there are few processes");
         if self.trying.len() <= at {
             self.trying.resize(at + 1, None);
         }
@@ -132,7 +132,7 @@ impl<'d> Round<'d> {
     fn look(&mut self) -> Result<(), String> {
         let ended = self.living.iter_mut().find_map(|(number, one)| one.ended().map(|status| (*number, status)));
         if let Some((number, status)) = ended {
-            let (_, process) = self.living.iter_mut().find(|(other, _)| *other == number).expect("found just now");
+            let (_, process) = self.living.iter_mut().find(|(other, _)| *other == number).expect("it was just found");
             process.wait();
             let errors = process.errors();
             return Err(format!("process {number} ended by itself: {status}: {:?}\n{errors}", self.told().wrong));

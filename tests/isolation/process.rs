@@ -62,7 +62,7 @@ fn play(env: &Env, plan: Plan, process: u64, epoch: &AtomicU32, is_over: &Atomic
         say(&format!("try {begin} {}", tell(steps)));
         linger(begin);
     });
-    let mut actor = Actor::new(&stage, usize::try_from(process).expect("few processes"));
+    let mut actor = Actor::new(&stage, usize::try_from(process).expect("there are few processes"));
     // Relaxed: the flag and the number publish no other data.
     while !is_over.load(Ordering::Relaxed) {
         let record = actor.transaction(epoch.load(Ordering::Relaxed))?;

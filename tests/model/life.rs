@@ -440,7 +440,7 @@ enum Next {
     PowerCut(SimDisk),
 }
 
-/// Returns the number of cases of a test with the smallest pages.
+/// Returns the number of cases of a test. A slow test runs only a part of this number.
 pub fn cases() -> u64 {
     sizes::number("LIBTP_TEST_CASES", 120)
 }

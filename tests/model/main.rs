@@ -14,8 +14,8 @@
 //! | `long_values` | values longer than one reservation of log |
 //! | `yardstick` | planted bugs, each of which one of these tests must notice |
 //!
-//! `LIBTP_TEST_CASES` sets the number of cases of a test with the smallest pages, and `LIBTP_TEST_SEED` determines the
-//! cases. A failure prints its case, shrunk as far as possible.
+//! `LIBTP_TEST_CASES` sets how many cases a test runs; a slow test runs only a half, a quarter or a sixth of this
+//! number. `LIBTP_TEST_SEED` determines the cases. A failure prints its case, shrunk as far as possible.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

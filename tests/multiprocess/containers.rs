@@ -1,5 +1,5 @@
-//! Processes in containers that share only the environment's directory: they have another `/dev/shm`, a small one, or
-//! other pids.
+//! Processes in containers that share only the environment's directory: their `/dev/shm` is a different one or is
+//! small, or their pids differ.
 
 use std::process::Command;
 use std::time::Duration;

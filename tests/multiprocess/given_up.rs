@@ -196,9 +196,10 @@ fn a_process_stopped_at_a_page_write_or_a_new_segment_is_waited_for_and_named() 
     }
 }
 
-/// The session counts as a writer, but its process runs and is not seen in a system call. A rebuild waits for such a
-/// session only for a limited time, because the broken region may wrongly state that the session is a writer. So the
-/// session must check the region again before its next write.
+/// A session sleeps in the middle of a batch of page writes. It counts as a writer, but its process is not stopped, and
+/// is not seen in an uninterruptible system call. A rebuild waits for such a session only for a limited time, because
+/// the broken region may wrongly state that the session is a writer. So the session must check the region again before
+/// its next write.
 #[test]
 fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
     let directory = new_environment(SMALL_POOL);

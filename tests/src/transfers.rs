@@ -66,7 +66,7 @@ impl Bank {
     /// If an account is missing.
     pub fn transfer(&self, id: TransferId, random: &mut Random, durability: Durability) -> Result<()> {
         let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
-        let amount = i64::try_from(random.below(50)).expect("a small number");
+        let amount = i64::try_from(random.below(50)).expect("the number is below 50");
         let text = format!("{from} {to} {amount}");
         self.env.run_with(durability, |txn| {
             for (account, change) in [(from, -amount), (to, amount)] {

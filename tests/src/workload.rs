@@ -92,7 +92,7 @@ pub struct Run {
     pub eras: Vec<Era>,
     /// Counts.
     pub tally: Tally,
-    /// The I/O index at which the memory was lost, if the run ended before the state after that loss was judged.
+    /// If the run ended between the loss of memory and the check of the state after it: the I/O index of the loss.
     pub lost_at: Option<usize>,
 }
 
@@ -103,7 +103,7 @@ impl Run {
         &self.eras[at.max(1) - 1].history
     }
 
-    /// Returns the states that an opening may find with the machine's memory and disk at the end of the run.
+    /// Returns the states that may be found when the environment is opened on the machine's final memory and disk.
     pub fn allowed_at_end(&self) -> Allowed {
         self.lost_at.map_or(self.history().allowed_at_end(), |position| self.history().allowed_at(position))
     }
@@ -228,8 +228,8 @@ impl Runner {
         self.phase(&processes, PHASES, true)
     }
 
-    /// Begins a new era after the memory was lost. Commits without a promise may be lost; the new era's history lacks
-    /// them.
+    /// Begins a new era after the memory was lost. Commits that were not promised to be durable may be lost; the new
+    /// era's history omits those that were lost.
     fn begin_era(&mut self, process: &Process) -> Result<(), Stop> {
         let when = "after all processes were killed and their memory lost";
         let position = self.machine.disk.io_index();
@@ -403,7 +403,8 @@ impl Runner {
     }
 }
 
-/// Leaves the transactions as a kill of their processes leaves them. The caller kills the processes.
+/// Leaves the transactions in the state in which they would be if their processes were killed. The caller kills the
+/// processes.
 fn kill_all(clients: Vec<Client<'_>>) {
     clients.into_iter().filter_map(|mut client| client.take_txn()).for_each(Running::die);
 }

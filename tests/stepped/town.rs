@@ -101,7 +101,8 @@ impl Town {
     pub fn dies(&mut self, at: Option<u64>) -> Result<Death, String> {
         let (victim, dead) = (self.launch_warm()?, self.next());
         let death = self.step_victim(victim, dead, at)?;
-        self.goes_on(dead, &death).map_err(|why| format!("{why}; it died before {}", death.place.describe()))?;
+        self.goes_on(dead, &death)
+            .map_err(|why| format!("{why}; the victim died before {}", death.place.describe()))?;
         Ok(death)
     }
 
@@ -118,7 +119,7 @@ impl Town {
         let second = repairer.dies(thread, at, &mut |_| Ok(()))?;
         self.goes_on(dead, &death).map_err(|why| {
             let (first, second) = (death.place.describe(), second.place.describe());
-            format!("{why}; it died before {first}, and the repairer before {second}")
+            format!("{why}; the victim died before {first}, and the repairer before {second}")
         })?;
         Ok(second)
     }

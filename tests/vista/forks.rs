@@ -70,7 +70,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
             assert_eq!(
                 (segment.bytes()[0], segment.rolled_back()),
                 (0, 1),
-                "the parent's unended transaction was rolled back"
+                "the parent's unfinished transaction must be rolled back"
             );
             refuses(path);
         });
@@ -83,7 +83,7 @@ fn a_child_that_outlives_its_killed_parent_holds_no_memory_on_a_disk() {
     outlives("forks::entry_of_a_disk", directory.path(), |path| {
         let open = || rvm::Options::new(64).log_bytes(1 << 16).open(path);
         let memory = open().unwrap();
-        assert_eq!(memory.segment().bytes()[0], 0, "the parent's unended transaction was rolled back");
+        assert_eq!(memory.segment().bytes()[0], 0, "the parent's unfinished transaction must be rolled back");
         assert!(matches!(open().map(drop), Err(rvm::Error::InUse { .. })));
     });
 }

@@ -33,7 +33,7 @@ impl Refusals {
     fn of<T>(&mut self, call: &str, tried: Result<T>) {
         let message = match tried {
             Err(Error::Memory(forked @ rio::Error::Forked { .. })) => forked.to_string(),
-            Err(other) => format!("refused otherwise: {other}"),
+            Err(other) => format!("refused with another error: {other}"),
             Ok(_) => "done".into(),
         };
         if !message.contains(&format!("process {} opened", self.parent)) {

@@ -24,7 +24,7 @@ const BYTES: u64 = 8 << 10;
 const PATH: &str = "VISTA_TEST_JOINED";
 const TXNS: &str = "VISTA_TEST_TXNS";
 const BUG: &str = "VISTA_TEST_BUG";
-/// Number of transactions before the traced transactions. The file does not grow after these transactions.
+/// Number of transactions before the tracing begins. After these transactions the segment's file does not grow.
 const BEFORE: u64 = 20;
 /// Number of ranges of a transaction. Each is longer than a cache line.
 const RANGES: u64 = 6;
@@ -230,7 +230,7 @@ fn record_and_memory_are_both_committed_or_neither_when_the_cache_is_lost() {
 }
 
 #[test]
-fn a_commit_record_before_the_stores_are_in_memory_is_noticed() {
+fn a_commit_record_that_is_written_before_the_stores_are_in_memory_is_noticed() {
     let bugs = planted::of_stores(NoticedBy::Joined);
     assert_eq!(bugs.len(), 1);
     for bug in bugs {

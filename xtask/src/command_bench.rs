@@ -1,7 +1,8 @@
 //! `cargo xtask bench WORKLOAD`: `tp-bench WORKLOAD`, built in release with the peers that it needs; `cargo xtask bench
 //! counts`: instructions of every hot path, compared with the kept counts.
 //!
-//! A few names stand for figures of the report `paper`, which is then written to `target/bench`.
+//! A few names stand for figures of the report `paper`. For such a name, the report is written to a directory in
+//! `target/bench`, unless `--out` names a directory.
 
 use crate::peers::{values, Peers};
 use crate::workspace::{cargo, Workspace};
@@ -10,9 +11,9 @@ use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-bench";
 const PROGRAM: &str = "tp-bench";
-/// Not a workload, but a program under callgrind.
+/// The name for the counts of instructions. It is no workload: it runs another program, under callgrind.
 const COUNTS: &str = "counts";
-/// The report.
+/// The name for the report of all figures.
 const PAPER: &str = "paper";
 /// The workload that needs SQLite on libtp.
 const SQL: &str = "sql";

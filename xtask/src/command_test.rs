@@ -219,7 +219,7 @@ impl Run<'_> {
         Ok(programs)
     }
 
-    /// Runs the steps that compile, and the suites as users build them.
+    /// Runs the steps that compile, and the suites for which the library is built as users build it.
     fn compile(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let suites = self.suites(Build::ForUsers);

@@ -140,9 +140,9 @@ mod tests {
         for (process, is_old) in [(u32::MAX, true), (u32::MAX - 1, false), (std::process::id(), true)] {
             let place = home.join(format!("{PLACE}{process}"));
             fs::create_dir_all(&place).expect("a directory");
-            let opened = fs::File::open(&place).expect("the directory");
+            let opened = fs::File::open(&place).expect("the directory exists");
             if is_old {
-                opened.set_modified(long_ago).expect("its owner may");
+                opened.set_modified(long_ago).expect("the owner of a directory may set its time");
             }
         }
         let left: Vec<PathBuf> = left_by_others(&home).into_iter().map(|(place, _)| place).collect();

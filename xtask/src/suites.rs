@@ -1,8 +1,8 @@
 //! The heavy suites: integration tests, each at three sizes.
 //!
 //! A suite is one entry of [`SUITES`]. Environment variables set its size; `cargo test` alone runs the same test at a
-//! small default size. A suite whose test does not exist, or that runs no test at all, is a failure: a renamed file
-//! does not remove a suite. The sanitizers are a suite, too, although cargo has no test for them.
+//! small default size. A suite whose test does not exist, or that runs no test at all, is a failure. So the renaming of
+//! a file cannot remove a suite unnoticed. The sanitizers are a suite, too, although cargo has no test for them.
 
 /// The features that a suite is built with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(names.len(), SUITES.len());
     }
 
-    /// No run would include a test with such a name: the run of unit tests leaves out tests with the names of suites,
-    /// and each suite runs the test of one package.
+    /// If a test of another package had the name of a suite's test, no run would include it: the run of unit tests
+    /// leaves out tests with the names of suites, and each suite runs the test of one package.
     #[test]
     fn tests_of_other_packages_do_not_share_the_name_of_a_suite_test() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

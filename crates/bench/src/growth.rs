@@ -35,7 +35,7 @@ use tree::{Size, Tree};
 
 /// The settings of a run: its figures, their sizes, and the directories.
 pub struct GrowthSettings<'s> {
-    /// The report's directory, which is made.
+    /// The report's directory; the run makes it if it is missing.
     pub out: PathBuf,
     /// An empty directory for the databases, on a disk.
     pub disk: PathBuf,

@@ -10,7 +10,7 @@
 //! | `rounds` | short alternating rounds of one thread |
 //! | `together` | alternating rounds of one thread and of several threads |
 //! | `report` | the report, computed from the rounds |
-//! | `judge` | the check that the memory has the same contents as after the same work without transactions |
+//! | `judge` | the check of the memory at the end, by the workload's audit and by the same work on bare memory |
 //! | `pmemobj` | libpmemobj, if it was built in |
 //! | `place` | the check whether a directory is in memory |
 //! | `response` | the time of each transaction until it is safe |

@@ -61,7 +61,7 @@ use crate::tpcb::Scale;
 
 /// The settings of a run: its figures, contenders and directories.
 pub struct PaperSettings<'s> {
-    /// The report's directory, which is made.
+    /// The report's directory; the run makes it if it is missing.
     pub out: PathBuf,
     /// An empty directory for the databases, on a disk.
     pub disk: PathBuf,

@@ -85,8 +85,8 @@ pub(crate) fn all_processes(
 /// Pause of a process before it is killed: longer than the time for which an acknowledged commit may be only in memory.
 const STILL: Duration = Duration::from_millis(500);
 
-/// Runs one process, which commits `transactions` transactions and then pauses, and kills it after [`STILL`]. The bank
-/// stays as the kill leaves it.
+/// Runs one process until it has committed `transactions` transactions and pauses. Kills the process after a pause of
+/// [`STILL`]. The bank stays as the kill leaves it.
 pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, transactions: u64) -> Result<()> {
     let settings = &RunSettings { most: Some(transactions), ..settings.clone() };
     check(settings)?;

@@ -13,7 +13,7 @@ use libtp_console::numbers::nanos;
 
 use crate::error::Result;
 
-/// Number of measured transfers of the cache line, which take some milliseconds.
+/// Number of measured transfers of the cache line. All of them together take some milliseconds.
 const WAYS: u32 = 100_000;
 
 /// Returns the time in which a cache line moves to another processor. On a machine with one processor, returns the time

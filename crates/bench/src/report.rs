@@ -73,8 +73,8 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Adds up the clients' reports. All clients have the same window, so the time is the longest time of a client: a
-    /// client that was stopped early has a part of the window.
+    /// Adds up the clients' reports. All clients have the same window, but a client that was stopped early has only a
+    /// part of it. So the time is the longest time of a client.
     pub(crate) fn of(clients: &[ClientReport]) -> Together {
         let mut latency = Histogram::new();
         clients.iter().for_each(|client| latency.merge(&client.latency));

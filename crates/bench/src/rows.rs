@@ -123,7 +123,7 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
         for entry in std::fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
             let entry = entry.map_err(Error::file("list", &directory))?;
             let about = match entry.metadata() {
-                // A merge in the background of an engine may have removed the file since it was listed.
+                // An engine that merges files in the background may have removed the file since it was listed.
                 Err(why) if why.kind() == ErrorKind::NotFound => continue,
                 about => about.map_err(Error::file("look at", &entry.path()))?,
             };

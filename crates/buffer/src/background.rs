@@ -13,7 +13,8 @@ use crate::pool::PoolPart;
 use crate::version::State;
 use crate::{BufferManager, Result};
 
-/// The writer examines this share of the frames (one in `AHEAD_SHARE`), within bounds, ahead of the replacement policy.
+/// The writer examines one in `AHEAD_SHARE` of the frames, but at least and at most the numbers below: the frames that
+/// will be replaced next.
 const AHEAD_SHARE: u32 = 8;
 const AHEAD_MIN: u32 = 16;
 const AHEAD_MAX: u32 = 1024;
@@ -23,8 +24,8 @@ const DIRTY_SHARE: usize = 4;
 
 impl BufferManager {
     /// Examines the frames that will be replaced next, and writes the dirty frames, at most one batch for each shelf.
-    /// Does nothing while a pool still grows. Returns the number of written frames. If the number is
-    /// zero, the caller should call again in a few milliseconds, otherwise at once. The caller holds no latch.
+    /// Skips a shelf while it can grow. Returns the number of written frames. If the number is zero, the caller should
+    /// call again in a few milliseconds, otherwise at once. The caller holds no latch.
     ///
     /// # Errors
     /// The errors of [`BufferManager::write_all`]. A page that could not be written stays dirty.

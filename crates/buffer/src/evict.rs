@@ -25,9 +25,9 @@ const PATIENCE: u32 = 5_000;
 const ROUNDS_IN_USE: u32 = 20;
 const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
-/// A session that waits for frames that another session adds checks again after each slice. After `GROWTH_LOOKS` checks
-/// it asks whether the other session is stopped. After `GROWTH_SLICES` checks, far longer than adding takes, it uses
-/// the existing frames.
+/// While another session adds frames, a session that needs a frame waits, and checks again after each slice. After
+/// `GROWTH_LOOKS` checks it asks whether the other session is stopped. After `GROWTH_SLICES` checks, which take far
+/// longer than adding frames, it uses the existing frames.
 const GROWTH_SLICE: Duration = Duration::from_micros(50);
 const GROWTH_LOOKS: u32 = 2;
 const GROWTH_SLICES: u32 = 400;

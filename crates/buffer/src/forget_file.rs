@@ -22,8 +22,9 @@ impl BufferManager {
     /// removed now. No session uses its pages any more (the caller has a lock on the database), and the caller holds no
     /// latch.
     ///
-    /// A frame may stay pinned, by a stopped process in a snapshot for example. The session waits for such a frame for
-    /// a few seconds. Later the frame is never written, and is replaced like any other frame.
+    /// A frame may stay pinned, for example by a stopped process that reads in a snapshot. The session waits for such a
+    /// frame for a few seconds. A frame that stays pinned longer is never written, and is replaced later like any other
+    /// frame.
     pub fn forget_file(&self, session: &Session, id: FileId) {
         self.files.unregister(session, id);
         for (_, part) in self.pools.shelves() {

@@ -36,8 +36,8 @@ impl BufferManager {
         }
     }
 
-    /// Returns the page, latched shared, if a lookup without a latch finds it and its latch is free. If not,
-    /// [`BufferManager::shared`] gets the page. If `is_far`, prefetches the page, because its bytes are
+    /// Returns the page, latched shared, if a lookup without a latch finds it and its latch is free. Otherwise returns
+    /// `None`: [`BufferManager::shared`] gets such a page. If `is_far`, prefetches the page, because its bytes are
     /// probably not in the processor's cache. The bytes of a tree's inner pages probably are in the cache.
     // Always inlined, like `exclusive_now`, and without a `Result`: the page then stays in registers.
     #[inline(always)]

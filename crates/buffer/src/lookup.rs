@@ -34,9 +34,9 @@ use crate::{PageId, Result};
 const PREFETCH_BYTES: usize = 512;
 /// Buckets of a new table.
 const BUCKETS_FIRST: u32 = 64;
-/// A walk under the latch that has more steps than this follows a circle, which a wild store has made.
+/// The largest number of steps of a walk under the latch. A longer walk follows a circle, which a wild store has made.
 const CHAIN_MAX: u32 = 1 << 24;
-/// A walk without latches that has more steps than this has probably left its chain.
+/// The largest number of steps of a walk without latches. A longer walk has probably left its chain.
 const STEPS_MAX: u32 = 16;
 
 rio::shared! {

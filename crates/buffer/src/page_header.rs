@@ -219,8 +219,8 @@ pub fn belongs(page: &[u8], id: PageId) -> Result<(), Damage> {
     }
 }
 
-/// Stores into a private copy of a page, before it is sealed, the mark of the log's incarnation that wrote its last
-/// record.
+/// Stores `life` into a private copy of a page, before the copy is sealed. `life` is the mark of the log's incarnation
+/// that wrote the record of the page's last change.
 pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
     if !page_lsn(page).is_none() {
         page[LIFE_FIELD].copy_from_slice(&life.map_or(0, NonZeroU16::get).to_le_bytes());

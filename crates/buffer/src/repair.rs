@@ -2,10 +2,11 @@
 //! in order (PROTOCOLS L6). Every open section was rolled back before. The caller redoes the noted records on their
 //! pages afterwards: this file changes no page and no page LSN.
 //!
-//! Until the caller has redone the noted records ([`BufferManager::all_repeated`]), a page may have a part of a change
-//! and its LSN from before the change, because stores that the redo repeats have no before-images. If other sessions
+//! Until the caller has redone the noted records ([`BufferManager::all_repeated`]), a page may have a part of a change,
+//! but the LSN that it had before the change: stores that the redo repeats have no before-images. If other sessions
 //! live, the dead session's latch keeps the writer and evictors from such a page. Here the latches are reset, so no
-//! page is written or replaced until then (PROTOCOLS D4). A shelf without a free frame grows beyond its budget.
+//! page is written or replaced before the records are redone (PROTOCOLS D4). If the redo needs a frame and no frame is
+//! free, the shelf grows beyond its budget.
 //!
 //! What dead sessions leave in the frames, and what the repair does:
 //! * latches and pins: no session lives, so all are released;

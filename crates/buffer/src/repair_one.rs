@@ -97,8 +97,8 @@ impl BufferManager {
         let pinned = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let is_leak = |slot: &&FrameSlot| {
             let place = self.region.offset_of(*slot).raw();
-            // A check may come between a pin and its note. A session that has more pins than it can note may have any
-            // pin.
+            // The check is repeated for a while, because a session may be between a pin and its note. A session that
+            // has more pins than it can note may have pinned this frame.
             let explained = try_long(session, || {
                 let pins = slot.pins.load();
                 let living = session.processes().pinned_by(place);

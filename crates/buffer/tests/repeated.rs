@@ -63,8 +63,8 @@ fn only_a_noted_record_permits_a_store_without_a_before_image() {
     assert!(Repeated::noted(&session, lsn).is_none(), "the note is cleared");
 }
 
-/// Makes up to `limit` stores of the change of all pages; the stores of the page LSNs are included. Returns whether the
-/// change is complete.
+/// Makes the change on each page that does not have it yet, with at most `limit` stores; the stores of page LSNs count,
+/// too. If more stores are needed, rolls these stores back and returns false.
 fn change(
     session: &Session,
     pages: &mut [ExclusivePage<'_>],

@@ -106,7 +106,7 @@ int main(int argc, char **argv)
     printf("pages: %s\n", merged > leaves / 2 ? "most were merged" : "few were merged");
     if (tp_multi_compact(multi, 100, NULL, NULL, NULL, &merged) != TP_OK)
         return failed("compact multi");
-    printf("of full pages %lu were merged\n", (unsigned long)merged);
+    printf("%lu full pages were merged\n", (unsigned long)merged);
     if (tp_db_close(sorted) != TP_OK || tp_db_close(unsorted) != TP_OK || tp_multi_close(multi) != TP_OK || tp_env_close(env) != TP_OK)
         return failed("close");
     return 0;

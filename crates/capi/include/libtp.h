@@ -863,8 +863,7 @@ int tp_recno_delete(tp_recno *recno, tp_txn *txn, uint64_t number);
  *
  * These calls work like the calls of tp_cursor. A call that moves the cursor stores the number of the record in
  * *number, and copies the record; number or record may be NULL. tp_recno_cursor_seek moves to the first record whose
- * number is
- * `from` or greater.
+ * number is `from` or greater.
  */
 
 int tp_recno_cursor_open(tp_recno *recno, tp_txn *txn, tp_recno_cursor **cursor);
@@ -1356,9 +1355,10 @@ int tp_segment_open_at(tp_env *env, const char *path, uint64_t size, unsigned in
 int tp_segment_close(tp_segment *segment);
 
 /*
- * Stores in *what which failure the memory survives, besides the death of processes: 0 (no other), TP_SURVIVES_SYSTEM
- * or TP_SURVIVES_POWER. If the environment's commits survive a failure that the segment's memory does not survive, and
- * this failure happens while the segment is in use, then the records are kept, but the segment can no longer be opened.
+ * Stores in *what the failure that the memory survives besides the death of processes: 0 (no other failure),
+ * TP_SURVIVES_SYSTEM or TP_SURVIVES_POWER. If the environment's commits survive a failure that the segment's memory
+ * does not survive, and this failure happens while the segment is in use, then the records are kept, but the segment
+ * can no longer be opened.
  */
 int tp_segment_survives(tp_segment *segment, unsigned int *what);
 

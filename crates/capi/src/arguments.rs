@@ -154,8 +154,8 @@ impl Fill {
     }
 
     fn buffer(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: C promises that the buffer was zeroed first; that since then only this library has changed it, or C
-        // as `libtp.h` allows; and that no other thread uses it during the call.
+        // SAFETY: C promises that the buffer was zeroed first; that since then it was changed only by this library, or
+        // by C in the ways that `libtp.h` allows; and that no other thread uses it during the call.
         unsafe { self.0.as_mut() }
     }
 

@@ -66,7 +66,7 @@ pub(crate) trait Kind: Send + Sized + 'static {
     fn table() -> &'static Table<Self>;
 }
 
-/// Makes a type a kind of value, with this code and its own table.
+/// Implements `Kind` for a type, with this code and a table for its values.
 macro_rules! kind {
     ($name:ident = $code:literal) => {
         impl $crate::handles::Kind for $name {

@@ -329,7 +329,7 @@ impl Transaction {
         Ending { reader: self.reader, _kept: self.kept, env: self.env }
     }
 
-    /// Finishes as `finish` does, and also sets the durability that C has set.
+    /// Like `finish`, and also gives the transaction the durability that C chose.
     fn finish_durable(self) -> Ending {
         let durability = self.durability;
         let mut ending = self.finish();
@@ -377,7 +377,7 @@ impl Transaction {
 
 /// Returns the transaction, of which no other reference exists.
 fn into_unshared(txn: Rc<Txn<'static>>) -> Txn<'static> {
-    Rc::into_inner(txn).expect("every borrower has the transaction by reference")
+    Rc::into_inner(txn).expect("borrowers hold plain references, so no second `Rc` exists")
 }
 
 pub(crate) fn durability(code: c_int) -> Outcome<Option<Durability>> {

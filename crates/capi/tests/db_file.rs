@@ -33,7 +33,7 @@ fn skipped(what: &str) {
 enum Missing {
     /// The source could not be fetched: no network, or a mirror without sources.
     Unfetched(String),
-    /// A source was fetched, but it is not the expected source, or a program to fetch it is missing.
+    /// A program that fetches the source is missing, or the fetched source is not the expected source.
     Broken(String),
 }
 

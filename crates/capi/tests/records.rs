@@ -233,7 +233,7 @@ const PROGRAMS: &[Program] = &[
             "twice: the database is not empty, and records can be loaded only into an empty database; nothing was loaded",
             "the record of number 12345",
             "pages: most were merged",
-            "of full pages 0 were merged",
+            "0 full pages were merged",
         ],
     ),
     (

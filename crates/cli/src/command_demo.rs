@@ -200,8 +200,8 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
     ))?;
     let stalls = report.stalls;
     output.line(format_args!(
-        "       {} kills, {} sessions repaired by others, {} rebuilds; the next commit of another process came within {} ms \
-         (half of the kills), {} ms (99 of 100), {} ms (all), the next commit of every survivor within {} ms",
+        "       {} kills, {} sessions repaired by others, {} rebuilds; another process committed within {} ms after half \
+         of the kills, {} ms after 99 of 100, {} ms after all; every survivor had committed again within {} ms",
         report.kills,
         report.repairs,
         report.rebuilds,

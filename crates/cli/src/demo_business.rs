@@ -140,8 +140,8 @@ impl Running {
 struct Victims(Transfers);
 
 impl Victims {
-    /// Chooses the place of a process as a transfer chooses an account, from the random numbers of a client number that
-    /// no process has.
+    /// Makes a chooser that uses the random numbers of a client number that no process has. It chooses the place of a
+    /// process in the way in which a transfer chooses an account.
     fn new(plan: &Plan<'_>) -> Victims {
         let places = u32::try_from(plan.processes).expect("there are few processes");
         Victims(Transfers::new(Scale::with_branches(places, 1), plan.seed, u32::MAX >> 8))

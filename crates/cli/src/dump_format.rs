@@ -7,9 +7,10 @@
 //!
 //! `duplicates=1` states that keys have several values, and `dupsort=1` that these are sorted. Some lines exist only in
 //! this library's dumps. db_load refuses unknown lines, so it cannot misunderstand them. `libtp_order=NAME` names the
-//! order of the keys, if it is not the order of their bytes. `libtp_keys=stored` states that keys are written as that
-//! order encodes them, because the program that wrote the dump does not have the order. `type=libtp_pages` is a file of
-//! pages; each pair is the number of a page and the page's bytes. docs/formats/dump.md has all details.
+//! order of the keys, if it is not the order of their bytes. `libtp_keys=stored` states that the keys are written in
+//! the encoded form in which the database stores them: the program that wrote the dump does not have the order, so it
+//! could not decode the keys. `type=libtp_pages` is a file of pages; each pair is the number of a page and the page's
+//! bytes. docs/formats/dump.md has all details.
 
 use std::io::{BufRead, Write};
 

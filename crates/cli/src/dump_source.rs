@@ -106,7 +106,7 @@ impl Source {
     /// Returns the error message for a gap between the numbers of two records. A list has no gaps.
     pub fn gap(&self, before: u64, number: u64) -> String {
         format!(
-            "record {number} follows record {before}. Records of any length are loaded into a list, and a list has a record for each number. Dump the records without their numbers (db_dump without -k), or give --record-bytes if all records have one length"
+            "record {number} follows record {before}. Records of varying length are loaded into a list, and the numbers of a list have no gaps. Dump the records without their numbers (db_dump without -k), or give --record-bytes if all records have one length"
         )
     }
 

@@ -18,8 +18,8 @@ use crate::progress::Progress;
 /// The greatest number of tries to lock the whole file. After a deadlock there is another try.
 const TRIES: u32 = 100;
 
-/// Begins a transaction and locks the whole file. If the lock is refused, the transaction has not read or written
-/// anything yet, and another transaction begins.
+/// Begins a transaction and locks the whole file. If the lock is refused, tries again with another transaction: the
+/// refused transaction has not read or written anything yet.
 fn begin<'e>(env: &'e Env, file: &PageFile, lock: PageLock) -> Result<Txn<'e>> {
     let mut tries = 0;
     loop {

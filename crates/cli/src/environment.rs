@@ -76,14 +76,15 @@ impl EnvironmentArgument {
         open(&self.directory()?, keep.into_iter().fold(builder, Builder::keep), output)
     }
 
-    /// Opens the environment. If the environment is missing and its directory is named, makes it.
+    /// Opens the environment. Makes the environment if it is missing, provided that its directory was given explicitly.
     pub fn open_or_create(&self, output: &Output) -> Result<Env> {
         let directory = self.find()?;
         let builder = Env::builder().create(directory.may_be_made()).lock_timeout(self.wait);
         open(directory.path(), builder, output)
     }
 
-    /// Opens the environment to fill it. If the environment is missing and its directory is named, makes it.
+    /// Opens the environment to fill it. Makes the environment if it is missing, provided that its directory was given
+    /// explicitly.
     pub fn open_to_fill(&self, builder: &Builder, output: &Output) -> Result<Filling> {
         let directory = self.find()?;
         let mut steps = Steps::new(output.may_draw());

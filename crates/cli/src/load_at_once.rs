@@ -32,7 +32,7 @@ impl From<Failure> for Stopped {
 }
 
 /// Loads the dump. Returns the number of records that the database then has. Returns `None`, and reads nothing, if the
-/// dump cannot be loaded at once, because the database is of another kind or not empty.
+/// dump cannot be loaded at once, because the database is not a B-tree, or is not empty.
 pub fn load_at_once(target: &Target, arguments: &Arguments, source: &mut Source, shown: bool) -> Result<Option<u64>> {
     let is_tree = match target {
         Target::Pairs(db) => !db.is_hash(),

@@ -117,7 +117,7 @@ pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result
     }
 }
 
-/// Reports a missing record on standard error, and as a JSON result whose field `said` is false.
+/// Reports a missing record on standard error, and as a JSON result in which the field with the name `said` is false.
 pub fn missing(output: &mut Output, mut result: Object, said: &str, key: &Key, name: &str) -> Result<Ending> {
     result.insert(said.to_string(), false.into());
     output.object(&result)?;

@@ -117,7 +117,8 @@ impl Sample {
         self.sessions.iter().filter(|session| session.process_state == state).count()
     }
 
-    /// Returns the work since an earlier moment. If the shared memory was rebuilt meanwhile, its counts begin at zero.
+    /// Returns the work since an earlier moment. If the shared memory was rebuilt meanwhile, its counts have begun at
+    /// zero again, and a count that is below its earlier value gives the rate zero.
     pub fn since(&self, earlier: &Sample) -> Activity<'_> {
         let elapsed = self.at - earlier.at;
         let rate = |count: fn(&Stats) -> u64| match (&self.stats, &earlier.stats) {

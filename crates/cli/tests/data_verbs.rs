@@ -88,8 +88,8 @@ fn a_scan_goes_from_a_key_to_a_key_in_both_directions() {
     assert_eq!(scan(&["e"]), "");
 }
 
-/// The test has databases whose keys are not in the order of their bytes, or have several values. A scan from the end
-/// begins at the last value of a key, and `--to` is compared in the database's order.
+/// The test has databases that do not sort keys by their bytes, or that have several values per key. A scan from the
+/// end begins at the last value of a key, and `--to` is compared in the database's order.
 #[test]
 fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
     use libtp::{order, Duplicates, Env};

@@ -380,7 +380,7 @@ fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) ->
     file.put(txn, &page).map(drop)
 }
 
-/// Pages that aborted transactions have added remain as zeros, in the middle of the file and at its end.
+/// If an aborted transaction has added a page, the page remains as zeros, in the middle of the file and at its end.
 #[test]
 fn a_dump_keeps_a_file_of_pages() {
     const ROOM: usize = (16 << 10) - 32;

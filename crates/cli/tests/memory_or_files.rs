@@ -22,7 +22,8 @@ fn disagreement() -> TempDir {
     directory
 }
 
-/// The variables with which this program becomes the process at work: the environment, and the durability of commits.
+/// The environment variables that make this program act as the process at work: the environment's directory, and the
+/// durability of commits.
 const VICTIM: [&str; 2] = ["LIBTP_TEST_VICTIM", "LIBTP_TEST_VICTIM_DURABILITY"];
 
 /// Starts this program again, as a process that makes a bank and then makes transfers in it.

@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! 1. *Unsynced is unpromised.* Between two syncs of a file, each unsynced write may be on the disk completely, partly
-//!    (some of its 512-byte sectors) or not at all. Neither the other writes nor the order of the calls matter. The
-//!    same holds for names between two syncs of their directory.
+//!    (some of its 512-byte sectors) or not at all. This does not depend on what became of the other writes, nor on the
+//!    order of the calls. The same holds for names between two syncs of their directory.
 //! 2. *A failed sync is final.* After an error from [`File::sync`] the state of the unsynced bytes is unknown, and a
 //!    later successful sync says nothing about them: the kernel has marked them clean. The caller poisons itself and
 //!    recovers from the state that an earlier sync covered.

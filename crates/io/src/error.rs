@@ -139,7 +139,8 @@ pub enum Error {
         /// The file's path.
         file: String,
     },
-    /// The name is not a valid file name, or belongs to something of another kind.
+    /// The name is not a valid file name, or names a thing of the wrong kind, for example a directory instead of a
+    /// file.
     #[error("could not {operation} {file}: {what}; nothing was changed; give another name or path")]
     Unsuitable {
         /// The operation that failed.
@@ -200,7 +201,8 @@ impl Error {
     }
 
     /// Returns whether the call failed because of a limit or the rights of this process, or because the process has
-    /// closed the descriptor. Such a call leaves all promises of the disk valid, and may succeed in another process.
+    /// closed the descriptor. After such a failure, everything that the disk has promised still holds, and the call may
+    /// succeed in another process.
     ///
     /// For a sync the error number is not enough: the kernel may report the failure of an earlier write with any error
     /// number. So the function returns true for a sync only if the sync did not begin.

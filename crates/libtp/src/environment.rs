@@ -346,9 +346,10 @@ impl Env {
         })
     }
 
-    /// Removes the shared memory of environments whose directory is gone. The library also does this when a process
-    /// first opens an environment, for the directories that may have the environment's region. Returns the memory that
-    /// it did not remove because that memory may hold commits that exist nowhere else.
+    /// Removes the shared memory of environments whose directory is gone, from the directories that may have this
+    /// environment's region. The library itself does this once for each directory in each process, when the process
+    /// first opens an environment whose region may be in the directory. Returns the memory that the call did not remove
+    /// because that memory may hold commits that exist nowhere else.
     pub fn sweep_memory(&self) -> Vec<OrphanedMemory> {
         self.0.platform.sweep()
     }

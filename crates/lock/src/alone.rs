@@ -39,8 +39,8 @@ impl Table {
         }
     }
 
-    /// Returns whether the word's request is this locker's request for this name: it has the locker's number and the
-    /// whole name (rule 8).
+    /// Returns whether the word's request is this locker's request for this name: whether the request has the locker's
+    /// number and the whole name (rule 8).
     #[inline]
     fn is_own(&self, ask: &Ask<'_>, seen: Thin) -> bool {
         if seen.is_fat() || !seen.may_be_for(ask.mixed) {
@@ -153,8 +153,8 @@ impl LockManager {
     /// Returns true only if it is certain that no other locker has the object or waits for it.
     #[inline]
     pub(crate) fn is_without_rival(&self, ask: &Ask<'_>) -> bool {
-        // One acquire load is enough: if a scanner swapped the word before it released the latch of its leaf, and this
-        // session has latched the leaf since then, the load sees the swap.
+        // One acquire load is enough: if a scanning session swapped the word before it released the latch of a leaf,
+        // and this session has latched that leaf since then, the load sees the swap.
         let seen = self.table.word(ask.mixed).load();
         !seen.may_be_for(ask.mixed) || self.table.is_own(ask, seen)
     }

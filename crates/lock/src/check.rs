@@ -8,7 +8,7 @@ use crate::request::{Place, Request};
 use crate::thin::word_number;
 use crate::LockManager;
 
-/// The number of slots in each place.
+/// The counts of a check: objects, lockers, and slots by their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Census {
     /// Objects that a locker holds.

@@ -15,7 +15,7 @@ pub struct LockInfo {
     pub name: LockName,
     /// The locker of the request.
     pub locker: LockerId,
-    /// The session that was the last to wait with the locker, to take it over or to make it.
+    /// The last session that made the locker, took it over, or waited with it.
     pub session: SessionId,
     /// The mode held.
     pub granted: Option<Mode>,

@@ -3,7 +3,7 @@
 //!
 //! An inflation happens under the latch of the bucket. First the session sets FAT in the word, so the owner's swaps
 //! fail. Then a section makes the owner's request the head of a queue. Last, the place of the request is removed from
-//! the word, which then has only FAT. A session that searches for a queue first does the steps that an earlier session
+//! the word, which then has only FAT. Before a session searches for a queue, it does the steps that an earlier session
 //! has left undone (docs/design/0021, rules 4, 5, 10 and 11).
 //!
 //! If we die here: the word may have FAT and a place. The state of the request at that place then shows whether the

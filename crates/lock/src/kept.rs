@@ -30,8 +30,8 @@
 //! 4. After a kept request was learnt, the epoch rises before the request goes out of force. A contended request is not
 //!    learnt.
 //!
-//! A mark in the word `active` means that another locker waits. The mark is lost if the locker of the word itself
-//! stores to the word at the same moment. This costs only milliseconds, because the waiter also checks after a timeout
+//! A mark in the word `active` means that another locker waits. The mark is lost if the word's own locker stores to the
+//! word at the same moment. This costs only milliseconds, because the waiter also checks after a timeout
 //! (PROTOCOLS D8). If barriers do not reach a process, its lockers check their requests under the latch each time.
 //!
 //! If we die here: an active request is held like any other request; a request that is revoked and still in its queue
@@ -209,7 +209,7 @@ impl LockManager {
         before_store();
         slot.active.init(before | 1 << (index as usize % KEPT));
         before_store();
-        // The barrier of a session that revokes orders the store before the load for the processor.
+        // The processor needs no fence here: the barrier of the revoking session orders this store and the next load.
         compiler_fence(Ordering::SeqCst);
         failpoint("lock: intent lock active, epoch not read");
         if self.table.header.intent_epoch.get() == epoch {
@@ -373,8 +373,8 @@ impl LockManager {
         self.table.header.intent_epoch.fetch_add(1);
     }
 
-    /// Ends the keeping of all requests: the locker ends, or continues in another process. The other process does not
-    /// know what the first process learnt when it took these locks. Active requests become ordinary locks.
+    /// Ends the keeping of all requests, for a locker that ends or continues in another process. The other process does
+    /// not know what the first process learnt when it took these locks. Active requests become ordinary locks.
     pub fn unkeep_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.all_kept(&self.table).for_each(|kept| self.unkeep(session, slot, kept));

@@ -3,7 +3,7 @@
 
 use rio::{shared, Word};
 
-/// The number of lanes in the region. Machines with more processors use this number.
+/// The number of lanes in the region. A machine with more processors uses only this number of lanes.
 pub(crate) const LANES: u32 = 64;
 /// The length of a turn, in microseconds: longer than the cost of waking another session, shorter than a process's time
 /// slice.
@@ -46,7 +46,7 @@ impl LaneTurn {
     }
 
     /// Returns whether the turn is over, or the lane is free. The turn may have begun after `now` was read. A turn that
-    /// ends too far away counts as over.
+    /// ends too far in the future counts as over.
     pub(crate) fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
         left == 0 || left > CLOCK_SET || self.locker() == 0

@@ -41,7 +41,8 @@ shared! {
         pub(crate) birth: Word<u64>,
         /// The number of bytes that the locker's transaction has logged.
         pub(crate) log_bytes: Word<u64>,
-        /// Bit n: kept request n is active. The highest bit: another locker waits, or has waited, for one of them.
+        /// Bit n: kept request n is active. The highest bit: another locker waits, or has waited, for one of these
+        /// requests.
         pub(crate) active: Word<u64>,
         /// The intent locks that outlive transactions (`kept.rs`). They fill one cache line.
         pub(crate) kept: [Word<u64>; 8],

@@ -4,7 +4,7 @@
 //! addition. These are Gray's five modes and the update mode of System R and its heirs.
 //!
 //! ```text
-//!           IS   IX   S    SIX  U    X        the same both ways
+//!           IS   IX   S    SIX  U    X        (symmetric)
 //!      IS   yes  yes  yes  yes  yes  -
 //!      IX   yes  yes  -    -    -    -
 //!      S    yes  -    yes  -    yes  -
@@ -61,7 +61,7 @@ impl Mode {
     /// All modes; a mode's code is its place here, counted from one. Zero is no mode.
     pub(crate) const ALL: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::SIX, Mode::U, Mode::X];
 
-    /// Returns the number that stores the mode, from one.
+    /// Returns the mode's code, the number that is stored for it. The first code is one.
     #[inline]
     pub(crate) fn code(self) -> u32 {
         self as u32 + 1

@@ -5,9 +5,9 @@
 //! for a lane. And a transaction that waits for another transaction of its own thread waits for ever: the thread cannot
 //! end the other transaction while it waits (`own_thread.rs`).
 //!
-//! A transaction may move to another thread. It counts as open in the thread that began it until another thread uses
-//! it. From then on it counts as open in no known thread. A name in the list outlives its transaction, but names are
-//! not used again, so an ended transaction is never mistaken for another transaction.
+//! A transaction may move to another thread. Until another thread uses the transaction, it counts as open in the thread
+//! that began it. From then on it counts as open in no known thread. A name in the list outlives its transaction, but
+//! names are not used again, so an ended transaction is never mistaken for another transaction.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};

@@ -14,8 +14,8 @@
 //! If a locker's request is queued after an overtaken waiter, the locker waits for that waiter both before and after
 //! the overtaking. So the overtaking hides no wait from `detector.rs`.
 //!
-//! Invariant: a request is overtaken only if no other request of its queue is granted, and never if it held the lock
-//! before.
+//! Invariant: a request is overtaken only if no other request of its queue is granted, and never if it was granted as a
+//! conversion.
 //!
 //! If we die here: while the section is open, the lock was not taken; after the section is closed, the dead session
 //! holds the lock.

@@ -119,7 +119,7 @@ impl<'t> Queue<'t> {
         change.set(&self.head.summary, Summary::new(held.set(), !nobody_waits));
     }
 
-    /// Returns whether no conversion waits any more.
+    /// Grants the conversions that can be granted. Returns whether no conversion waits any more.
     fn grant_conversions(
         self,
         held: &mut HeldModes,
@@ -143,7 +143,8 @@ impl<'t> Queue<'t> {
         all
     }
 
-    /// Returns whether no request waits any more.
+    /// Grants the waiting requests in their order, up to the first request that must continue to wait. Returns whether
+    /// no request waits any more.
     fn grant_waiting(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted, limit: usize) -> bool {
         for (_, request) in self.requests() {
             let state = request.state.get();

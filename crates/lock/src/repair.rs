@@ -80,8 +80,9 @@ impl LockManager {
         header.bucket_count.publish(split.unwrap_or(capacity));
     }
 
-    /// Grants the thin locks of the lockers that stay, and then frees all words. The order lets a repair that is killed
-    /// begin again: a word is free only when the state of its request is granted (docs/design/0021, rule 13).
+    /// Grants the thin locks of the lockers that stay, and then frees all words. Because of this order, a repair can
+    /// begin again after a kill: a word is free only when the state of its request is granted (docs/design/0021, rule
+    /// 13).
     fn grant_thin(&self, keep: &[LockerId]) {
         let numbers = 1..=self.table.header.locker_used.get();
         for number in numbers.filter(|&number| keep.contains(&LockerId(number))) {

@@ -97,9 +97,9 @@ fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> 
     Ok(from.plus(same as u64 & !7).min(end.minus(8)))
 }
 
-/// Returns the beginning of the ring's log. The ring's first chunk is filled from a witness below the end that restart
-/// found. A damaged word counts as zero, since the comparison just below the durable end also works without the words
-/// that are read here.
+/// Returns the beginning of the ring's log. The ring of a new region begins with a witness: the bytes just below the
+/// end that restart found. A damaged word counts as zero, because the comparison just below the durable end also works
+/// without the words that are read here.
 fn ring_begin(header: &LogHeader) -> Lsn {
     let look = |word: &Checked<Lsn>| word.try_load().unwrap_or(Lsn::NONE);
     let filled = look(&header.start).minus(WITNESS_BYTES);
@@ -112,9 +112,9 @@ fn ring_begin(header: &LogHeader) -> Lsn {
 /// by the region's log. No other process is attached.
 ///
 /// # Errors
-/// [`Error::Unusable`], with nothing changed, when the region is older than the control file, when its log is not in
-/// order, or when it has lost log between the end of the files' log and the start of its own; [`Error::Full`],
-/// [`Error::Io`]: try again.
+/// [`Error::Unusable`], with nothing changed, when the region is older than the control file, when the region's log is
+/// not in order, or when the region's log begins after the end of the files' log, so that the log in between is lost;
+/// [`Error::Full`], [`Error::Io`]: try again.
 pub fn overwrite_from_ring(
     region: &Region,
     directory: &Arc<dyn Directory>,

@@ -9,7 +9,7 @@
 //! 2. The tail is published with one release store, after the record's bytes.
 //!
 //! Latch: `append` (rank 80), then nothing.
-//! If we die here: before the tail's store the record does not exist; after the store the record exists, and the
+//! If we die here: before the store of the tail the record does not exist; after the store the record exists, and the
 //! session's note has its LSN.
 
 use libtp_process::{wall_micros, Rank, Session};

@@ -5,7 +5,7 @@
 //! finds the time of the last mark in the log itself. Each process that leads a flush warns of a jump of the wall
 //! clock.
 //!
-//! Invariant: the shared word is written only under the append latch, before the tail that covers its mark.
+//! Invariant: the shared word is written only under the append latch, before the store of the tail publishes the mark.
 //! If we die here: the next mark's time is a microsecond later than needed.
 
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -123,7 +123,8 @@ pub struct Control {
     pub segment_bytes_first: u64,
     /// Bytes of the largest segment file.
     pub segment_bytes_max: u64,
-    /// Transactions whose outcome must not be recycled with the log (F2).
+    /// Committed transactions whose commit a segment of memory may not know yet. The list states their outcome after
+    /// the log with their commit records was recycled (F2).
     pub unresolved: Vec<TxnId>,
 }
 

@@ -135,8 +135,8 @@ impl LogManager {
                     self.wake_waiters(Lsn::new(u64::MAX));
                     return self.check_poison().map(|()| self.flushed());
                 }
-                // The ring's lines are written back first: after a crash of the system, restart compares the ring with
-                // the files.
+                // The ring's cache lines are written back first: after a crash of the system, restart compares the
+                // ring with the files.
                 self.keep(to.minus(8));
                 // Release, within `raise`: if a thread loads the new value with acquire, the syncs come before the
                 // load.

@@ -81,8 +81,8 @@ pub(crate) fn chunk_bytes_of(header: &LogHeader) -> u64 {
     stated.unwrap_or(Settings::default().ring_chunk_bytes)
 }
 
-/// Returns the log's header and ring in the region, if they belong to this environment's log and are in order, even if
-/// they are of another incarnation.
+/// Returns the log's header and ring in the region, if they belong to this environment's log and are in order. The
+/// region's log may be of another incarnation.
 pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let header = header_of(region)?;
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());

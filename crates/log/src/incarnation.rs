@@ -17,8 +17,8 @@ pub const INCARNATIONS_MAX: usize = 1 << 20;
 /// incarnations only if old log is kept, because a database's file is missing or because of the setting `keep_log`.
 pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
-/// The number of incarnations that stay in the list after their records were deleted: a follower that has copied such
-/// an incarnation finds the end of this incarnation.
+/// The number of incarnations that stay in the list after their records were deleted, so that a follower that has
+/// copied one of them can still find where it ended.
 const REMEMBERED: usize = 64;
 
 /// One incarnation of the log: from `start` on, until the start of the next incarnation, records were sealed with
@@ -31,7 +31,8 @@ pub struct Incarnation {
     pub start: Lsn,
 }
 
-/// The end of an incarnation's log: no later log has the records that the incarnation published from this LSN on.
+/// Where an incarnation's log ends. The incarnation may have published records at and after this LSN; a restart lost
+/// them, and no later incarnation has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeEnd {
     /// At this LSN.
@@ -90,7 +91,7 @@ impl Incarnations {
         self.0.get(self.begun_by(lsn)).map_or(Lsn::new(u64::MAX), |life| life.start)
     }
 
-    /// Returns how many incarnations had begun at `lsn`.
+    /// Returns how many incarnations begin at or before `lsn`.
     fn begun_by(&self, lsn: Lsn) -> usize {
         self.0.partition_point(|life| life.start <= lsn)
     }

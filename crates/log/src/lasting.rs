@@ -7,12 +7,12 @@
 //!
 //! Invariants, if lines are written back
 //! 1. Every byte of the ring below `written_back` is in memory, and the tail in memory is at or beyond `written_back`.
-//! 2. `durable` is at or below `written_back`; it is in memory before a chunk below it is used again.
+//! 2. `durable` is at or below `written_back`. Its value reaches memory before a chunk below it is used again.
 //! 3. The directory's entry of a chunk is in memory before `ring_end` covers the chunk, and so before any session logs
 //!    in it.
 //!
 //! `ring_end` and `file_end` are not written back, because between any two write-backs a session could log beyond the
-//! values in memory. In a region of an earlier start, the directory gives the end instead
+//! values in memory. If the machine was started again since the region was made, the directory gives the end instead
 //! ([`Ring::end`](crate::ring::Ring::end)).
 //!
 //! The word `written_back` itself reaches memory when the next commit writes back its cache line. So after a crash the

@@ -15,7 +15,7 @@
 //! | `same_files` | the check that all processes use the same log directory |
 //! | `incarnation`, `control` | which records are valid, and the facts that restart needs |
 //! | `restart` | finding the log's end |
-//! | `in_order`, `agree`, `repair`, `overwrite`, `salvage` | the log of a region: its words, the comparison with the files, and saving it, even if it is damaged |
+//! | `in_order`, `agree`, `repair`, `overwrite`, `salvage` | the log in a region that is opened again: the check of its words, the comparison with the files, the repair, and saving its records, even if the region is damaged |
 //! | `copy` | copying the log's bytes into segment files elsewhere |
 //! | `lasting`, `warm_rescue` | a ring that outlives the system, and saving its log |
 //!
@@ -129,8 +129,9 @@ pub struct LogManager {
     incarnation: u64,
     relaxed: RelaxedAge,
     wall_clock: clock::WallClock,
-    /// Whether this process could not write the log and no other process wrote it. Relaxed: only the length of a wait
-    /// depends on the flag.
+    /// True if this process failed to write the log and no other process is expected to write it: no other process
+    /// wrote it in time, or other processes would probably fail, too. Relaxed: only the length of a wait depends on the
+    /// flag.
     no_other_writer: AtomicBool,
 }
 
@@ -220,7 +221,7 @@ impl LogManager {
         region.try_at(offset).ok_or_else(|| unusable("the header of its log is outside the region"))?;
         let header = region.hold(offset);
         if header.incarnation.get() != control.incarnation() {
-            return Err(unusable("its log is of another restart than the control file"));
+            return Err(unusable("its log and the control file come from different restarts"));
         }
         let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
         if sizes != (control.segment_bytes_first, control.segment_bytes_max) {
@@ -256,7 +257,7 @@ impl LogManager {
     /// Returns the end of the last published record, which is the LSN of the next record.
     #[inline]
     pub fn tail(&self) -> Lsn {
-        // Acquire: pairs with the publish of the tail; the record's bytes are there.
+        // Acquire: pairs with the publish of the tail, so the bytes of the records below the tail are visible.
         self.header.tail.load()
     }
 
@@ -292,8 +293,8 @@ impl LogManager {
         self.files.incarnations().end_of(number)
     }
 
-    /// Returns a mark, for pages, of the incarnation that wrote the record at `lsn`: one of 65,535 values, different
-    /// from the marks of the previous and the next incarnation. `None` if that incarnation is forgotten.
+    /// Returns the mark that pages carry for the incarnation that wrote the record at `lsn`: one of 65,535 values,
+    /// different from the marks of the previous and the next incarnation. `None` if that incarnation is forgotten.
     pub fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
         let lives = self.files.incarnations();
         let is_known = lives.list().first().is_some_and(|first| first.start <= lsn);
@@ -338,8 +339,8 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     }
 }
 
-/// If the disk has no room for a whole segment, the log begins with blocks for at most this number of bytes, in
-/// addition to the log of the undo that restart may need.
+/// If the disk has no room for a whole segment, the log begins with blocks for at most this number of bytes, plus the
+/// log space that restart's undo may need.
 const ENOUGH_BYTES: u64 = 512 << 10;
 
 /// Returns whether the segment at the log's end is missing and cannot have contained any log.

@@ -305,8 +305,8 @@ impl LogManager {
     /// A session that held a snapshot for a while probably soon holds another snapshot and needs as much log, and a new
     /// segment costs more than a recycled segment. A recycled file whose pages are in memory can be written at once. A
     /// new file is first filled with zeros, or its pages are cleared. The estimate falls at each checkpoint, so that
-    /// one long copy does not take the disk's room for ever. The log uses up excess segments, so without writes no room
-    /// is freed. (PostgreSQL keeps its log's files by a similar estimate.)
+    /// one large need does not take the disk's room for ever. The log uses up excess segments, so without writes no
+    /// room is freed. (PostgreSQL keeps its log's files by a similar estimate.)
     fn ready_bytes_max(&self) -> u64 {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());

@@ -192,7 +192,7 @@ impl fmt::Debug for RecordHeader {
     }
 }
 
-/// Returns the bytes in the log of a record whose body has `body_bytes`.
+/// Returns the number of bytes that a record takes in the log if its body has `body_bytes`.
 #[inline]
 pub const fn record_bytes(body_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + body_bytes + 7) & !7

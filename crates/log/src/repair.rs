@@ -1,8 +1,8 @@
 //! Repair of the log's part of a region that no other process is attached to, and saving the log's tail when the region
 //! must be discarded.
 //!
-//! PROTOCOLS L6, F1. A killed session leaves only latches, role words and slots in the table of waiters to repair. The
-//! tail needs no repair: a record was published, or it does not exist (D1).
+//! PROTOCOLS L6, F1. A killed session leaves only three things that need a repair: latches, role words, and slots in
+//! the table of waiters. The tail needs no repair: a record was published, or it does not exist (D1).
 //!
 //! If we die here: the next process that opens the environment repeats the repair or the rescue.
 

@@ -1,7 +1,7 @@
 //! Restart: finding the log's end in the files, and beginning a new incarnation there.
 //!
 //! PROTOCOLS L1, L2. The scan begins at the control file's durable end, up to which the log was whole at the last
-//! checkpoint. Readers check the log before that place, because a roll never stops silently.
+//! checkpoint. The log before that place is checked when it is read: a roll never stops silently at damage.
 //!
 //! The first place without a valid record is the end, *if* no witness shows that the log was durable beyond it. The
 //! witnesses are flush marks: each has the durable end at the time when its flush began. A flush mark is at the end of
@@ -239,7 +239,7 @@ impl Restarted {
     /// notes it in the control file before any append: from then on a missing first segment is damage.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: the files are then an environment without any change.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: the files are then an environment with no change in it.
     pub fn of_new_log(directory: &Arc<dyn Directory>, file: &ControlFile) -> Result<Restarted> {
         let mut control = file.read()?;
         let end = control.durable_end;

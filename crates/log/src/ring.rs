@@ -207,8 +207,8 @@ impl Ring {
         keep_chunk(&self.region, &self.header, [self.slot(one), self.slot(other)], self.lasting.write_back);
     }
 
-    /// Starts writing the lines of `from .. to` back from the cache to memory. Bytes whose chunk has moved meanwhile
-    /// are on the disk.
+    /// Starts writing the cache lines of `from .. to` back to memory. Bytes whose chunk has moved meanwhile are on the
+    /// disk.
     pub(crate) fn write_back(&self, from: Lsn, to: Lsn) {
         let mut at = from;
         while at < to {
@@ -300,7 +300,7 @@ impl Ring {
         })
     }
 
-    /// Returns whether lines of the ring may have been lost with a cache.
+    /// Returns whether cache lines of the ring may have been lost in a crash.
     pub(crate) fn is_of_earlier_cache(&self) -> bool {
         let is_lost = self.lasting.write_back != WriteBack::None && self.region.is_of_earlier_start();
         is_lost && !planted("log: the ring's end is trusted after lost cache lines")

@@ -10,7 +10,7 @@
 //! not found if one record fills the chunk and reaches beyond both its ends.
 //!
 //! The search may also find a record that was copied into the ring and never published. No caller got an answer for
-//! this record. A session that could still publish the record first checks where the next incarnation begins.
+//! this record. If a session can still publish the record, it checks before that where the next incarnation begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -176,8 +176,9 @@ impl LogFiles {
         Err(libtp_io::Error::closed_descriptor(operation, self.directory.describe("")).into())
     }
 
-    /// Forgets each descriptor that does not belong to its segment any more: the program has closed it, and its number
-    /// may now belong to a file of the program. Closing that number again would close the program's file.
+    /// Forgets each descriptor that does not belong to its segment any more: the program has closed the descriptor, and
+    /// the descriptor's number may now belong to a file of the program. To close that number again would close the
+    /// program's file.
     pub(crate) fn forget_foreign(&self) {
         self.forget_foreign_of(|_| true);
     }
@@ -290,7 +291,7 @@ impl LogFiles {
             if planted("log: a new segment is not recorded") {
                 break;
             }
-            // If the segment before is missing, a restart reports that segment.
+            // If the previous segment is missing, a restart reports that segment.
             let Opened::Good(file) = self.segment(number - 1)? else { continue };
             file.write_at(&note(number - 1, self.environment, to), NOTE_AT as u64)?;
             failpoint("log: new segment noted, not synced");

@@ -2,7 +2,7 @@
 //! build of the library made the region.
 //!
 //! Paper: Rio Vista, section 3, the warm reboot; PROTOCOLS L9, F1. All processes and the system died, perhaps in the
-//! middle of a change. If the processor's cache was lost, a cache line in memory may have its contents at its last
+//! middle of a change. If the processor's cache was lost, a cache line in memory may have the contents of its last
 //! write-back, or any later contents. So the rescue trusts only consecutive records with right checksums, beginning at
 //! the known durable end of the log. The words of the log's header only state where the search begins; the invariants
 //! of `lasting.rs` guarantee that this is enough.

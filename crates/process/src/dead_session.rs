@@ -172,8 +172,8 @@ impl DeadSession<'_> {
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
-    /// Clears the dead session's note `in_hand`. The frame is in its place again already: the session died before it
-    /// cleared the note itself.
+    /// Clears the dead session's note `in_hand`. The frame is already in its place: the session died after it had put
+    /// the frame there, and before it cleared the note.
     pub fn put_back(&self) {
         failpoint("repair: frame in its place, still in the dead session's hand");
         self.slot().in_hand.publish(0);

@@ -8,9 +8,9 @@
 //! 2. Between any two instructions, every latch that a session holds or wants is in its notes (`notes.rs`).
 //! 3. A latch is never upgraded.
 //!
-//! If the holder dies: the word still has the holder. A waiter checks every [`SLEEP_MAX`] whether the holder lives, and
-//! has a dead holder repaired by the environment's repairer. A guard dropped by a panic of the library frees nothing
-//! (PROTOCOLS D10).
+//! If the holder dies: the word still has the holder. A waiter checks every [`SLEEP_MAX`] whether the holder lives. If
+//! the holder is dead, the waiter calls the environment's repairer. A guard dropped by a panic of the library frees
+//! nothing (PROTOCOLS D10).
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;

@@ -262,8 +262,8 @@ impl ProcessManager {
     }
 
     /// Returns when every running thread of every process with [`ProcessManager::has_barriers`] has passed a full
-    /// fence. Such a thread sees the stores made before this call, or this session sees the stores that the thread made
-    /// before.
+    /// fence. After its fence, such a thread sees the stores made before this call. After this call, this session sees
+    /// the stores that the thread made before its fence.
     pub fn barrier(&self) {
         os::barrier_of_joined();
     }

@@ -35,7 +35,8 @@ pub struct Session {
     notes_free: Cell<u32>,
     tree_depth: Cell<u32>,
     /// Whether the session is dead and changes nothing shared any more. A section that is dropped without being closed
-    /// sets this before its drop returns, because the guards of the latches above the section are dropped next.
+    /// sets this before its drop returns, because the guards of the latches that were taken before the section was
+    /// opened are dropped next.
     doomed: Cell<bool>,
     /// Whether another manager's table has an entry in the session's name that the session has not removed.
     has_foreign_entry: Cell<bool>,

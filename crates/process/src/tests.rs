@@ -120,7 +120,7 @@ fn a_writer_gets_in_among_readers_that_never_pause() {
             scope.spawn(|| {
                 let session = processes.join().expect("room");
                 let latch = processes.region().at(latch);
-                // The thread takes the latch for its next hold before it releases its last hold.
+                // The thread takes the latch again before it drops its previous guard.
                 let mut held = latch.shared(&session, Rank::page(0));
                 while !stop.load(Ordering::Relaxed) {
                     if let Some(next) = latch.try_shared(&session, Rank::page(0)) {

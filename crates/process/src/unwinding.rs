@@ -46,8 +46,8 @@ pub fn catch_call<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
     // A panic that is under way is the program's: one of its destructors makes this call.
     let before = std::thread::panicking().then(|| IS_FOREIGN.replace(true));
     let done = catch_unwind(AssertUnwindSafe(call));
-    // A call that returns while no panic is under way did not change the mark: each call restores the mark, and only a
-    // panic that comes out of a call changes it.
+    // If no panic was under way and no panic has come out of this call, the mark is unchanged: calls within this call
+    // have restored it.
     if before.is_some() || (done.is_err() && !planted("process: a caller's panic stays foreign")) {
         IS_FOREIGN.set(before.unwrap_or(false));
     }

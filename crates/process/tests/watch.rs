@@ -102,7 +102,7 @@ fn a_process_that_attaches_later_is_watched_too() {
     let (region, processes) = new_region(&directory);
     let mut watch = DeathWatch::new(&processes);
     let mut victim = Guest::start(&region);
-    // The watch sees the death at the latest when a wait begins.
+    // The watch notices the new process at the latest when a wait begins.
     assert!(!watch.wait(Duration::from_millis(1)));
     victim.kill();
     assert!(watch.wait(LONG));

@@ -248,7 +248,7 @@ impl SnapshotAccess<'_> {
         let is_seen = match self.view().sight(since) {
             Sight::Seen => true,
             Sight::Hidden => false,
-            // The transaction that listed the file ran when the snapshot was taken.
+            // The transaction that listed the file may have been open when the snapshot was taken.
             Sight::Ask => self.view().sees(self.read_log(since, &mut Vec::new())?.header.txn()),
         };
         Ok(if is_seen { Listed::Then } else { Listed::Later })

@@ -3,9 +3,9 @@
 //!
 //! Two 64-bit words at a time are multiplied to 128 bits and folded, as in wyhash. The key's length is part of the
 //! input, so that keys that differ only by zeros at the end have different hashes. The hash need not resist an
-//! attacker: if two keys have the same hash, the transactions that lock them wait for each other. Also, a link to a
-//! removed record may lead to the record of another key with the same hash; the reader can compare the keys
-//! (`link.rs`).
+//! attacker, because two keys with the same hash do little harm. The transactions that lock them wait for each other. A
+//! link to the record of one key may lead to the record of the other key after the first record was removed; the reader
+//! can compare the keys (`link.rs`).
 
 const SEEDS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 

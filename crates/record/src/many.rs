@@ -43,8 +43,9 @@ impl Access<'_> {
         }
     }
 
-    /// Reads the first of some keys, and returns the number of keys that it has read. `get` takes a key's index and
-    /// leaf, and returns whether it has read the key. `None` instead of a leaf permits `get` to wait.
+    /// Reads the keys with the indices `nths`, one after the other, until a key needs a wait. Returns the number of
+    /// keys that it has read. `get` takes a key's index and leaf, and returns whether it has read the key. `None`
+    /// instead of a leaf permits `get` to wait.
     fn read_first(
         &self,
         keys: &[&[u8]],

@@ -187,7 +187,8 @@ fn find_or_make(
                 let synced = directory.sync();
                 synced.inspect_err(|error| poison_after_sync(managers, error))?;
             }
-            // The sync of the name may have failed in another process. A sync after that does not write the name again.
+            // The sync of the name may have failed in another process. Then the sync above may have succeeded without
+            // writing the name.
             if !planted("record: a name is registered after a failed sync") {
                 managers.log.check_poison()?;
             }
@@ -355,7 +356,8 @@ fn format(managers: &Managers, txn: &TxnSession, file: FileId, method: Method) -
         return Ok(());
     }
     if !root.lsn().is_none() {
-        // The log's first record of the file is the record of its meta page, so no later page has a record without it.
+        // The first log record of a file makes the file's meta page. So if a later page has contents, the meta page
+        // must have contents, too.
         return Err(pages.corrupt(META_PAGE, "it is empty, and the page after it is not"));
     }
     failpoint("create: root and meta latched");

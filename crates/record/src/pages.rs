@@ -15,8 +15,8 @@ use crate::{Error, Result};
 
 /// The rank level of overflow pages, free pages and new pages: they are latched after all pages of a tree.
 const LOOSE_PAGE: u8 = 19;
-/// The number of rounds after which an operation that must search again and again fails: only a cycle of pages explains
-/// this number of rounds.
+/// The largest number of times that an operation may search again. After this number of rounds the operation fails:
+/// only a cycle of pages explains so many rounds.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
 
 /// One file, and the session that works on it.

@@ -4,7 +4,7 @@
 //! bytes that it does not change. The tests use one log record of each such kind: an update in place, its compensation
 //! and the cell of an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each
 //! is redone from every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo.
-//! Rollback undoes stores with before-images, so no prefix has such a store.
+//! A prefix has only stores without before-images, because rollback undoes all other stores.
 
 use crate::btree::encode::{self, After};
 use crate::changed::Changed;

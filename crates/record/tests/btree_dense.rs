@@ -58,7 +58,7 @@ fn assert_equal(world: &World, txn: &TxnSession, database: &Database, model: &Mo
 }
 
 #[test]
-fn keys_in_any_order_leave_fuller_leaves_than_in_a_plain_tree() {
+fn random_keys_fill_leaves_more_than_in_a_plain_tree() {
     let place = Place::new();
     let (mut model, mut same) = (Model::new(), Model::new());
     let pages;
@@ -126,7 +126,7 @@ fn no_leaf_has_only_one_of_several_large_records() {
 }
 
 #[test]
-fn pages_that_ended_processes_merged_away_are_used_again() {
+fn pages_that_processes_unlinked_before_they_ended_are_used_again() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let (mut random, mut left_behind) = (Random(77), 0);
@@ -172,7 +172,7 @@ fn keys_in_order_fill_leaves_as_in_a_plain_tree() {
 }
 
 #[test]
-fn leaves_share_for_growing_records_but_not_under_page_locks() {
+fn leaves_share_records_when_a_record_grows_but_not_under_page_locks() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let txn = world.join();

@@ -97,7 +97,7 @@ fn a_load_of_any_size_makes_a_sound_tree() {
 }
 
 #[test]
-fn keys_and_values_at_their_limits_are_loaded_and_found_by_a_restart() {
+fn keys_and_values_at_their_limits_are_loaded_and_found_after_a_restart() {
     let place = Place::new();
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut models = Vec::new();

@@ -5,11 +5,12 @@
 //! debit-credit, in seven ways to write stores back from the cache:
 //! * nothing is saved or written back;
 //! * nothing is saved, and the data are written back once at the end;
-//! * the log written back for all ranges together, by `clwb`;
-//! * the log written back for all ranges together, by stores around the cache;
-//! * a sum of the data in the cache line of the end, instead of a fence before the end;
-//! * the log and the end by stores around the cache, with the sum of the data;
-//! * the log written back for each range.
+//! * the log is written back for all ranges together, by `clwb`;
+//! * the log is written for all ranges together, by stores that bypass the cache;
+//! * the log is written back by `clwb`; a sum of the data, in the cache line of the sequence number that ends the
+//!   transaction, replaces the fence before this number;
+//! * the same with this sum, but the log, the sum and the number are written by stores that bypass the cache;
+//! * the log is written back for each range.
 //!
 //! Prints nanoseconds per transaction: the quickest of many rounds. The variants take turns in the rounds.
 //!

@@ -193,7 +193,7 @@ pub(crate) fn copy_image_and_zero(words: &[Word<u64>], image: &[u8]) {
     last.init(0);
 }
 
-/// Adds bytes that an undo log names to the sum. The log belongs to the caller's transaction or to a dead session.
+/// Adds to the sum the bytes that an undo log names. The log belongs to the caller's transaction or to a dead session.
 #[inline]
 pub(crate) fn sum_bytes(mut sum: u64, stored: &[AtomicU8]) -> u64 {
     for part in stored.chunks(8) {

@@ -57,7 +57,7 @@ pub enum Error {
         /// The reason.
         what: String,
     },
-    /// The region's file gives the right to write to more users than the directory for which it was made.
+    /// Users who may not write the directory for which the region was made may write the region's file.
     #[error("the memory file {path} has mode {found:o}: users without write permission for its environment's directory may write the file. The file was not used. If the mode is a mistake, set it with `chmod {allowed:o}`. If it is not, end all processes that use the environment and remove the file; commits that are only in this memory are then lost")]
     TooWide {
         /// The region's file.

@@ -477,7 +477,7 @@ mod tests {
         file.set_len(length).unwrap();
         drop(kept);
 
-        // Only the header records, for this start of the machine, that the disk refused a write.
+        // The refused write is recorded only in the header, and only until the machine is started again.
         let mut kept = keeping.open(&path, build).unwrap();
         assert!(kept.region().header().had_failed_sync(), "the next opening reports the failure");
         let before = dirtied();
@@ -486,7 +486,7 @@ mod tests {
         assert!(!kept.region().header().had_failed_sync());
         // A filesystem in memory counts no written bytes.
         assert!(few == 0 || all >= BYTES, "{all} bytes were written again, {few} before");
-        println!("figures: {few} bytes stored to when it is begun, {all} when it could not be left before");
+        println!("figures: `begin` stores to {few} bytes, and to {all} bytes after a failed `leave`");
         kept.leave(Vec::new).unwrap();
         assert_eq!(kept.region().header().clean.get(), 1);
         std::fs::remove_file(path).unwrap();

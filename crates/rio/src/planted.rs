@@ -11,8 +11,8 @@ mod chosen {
     use std::sync::{OnceLock, PoisonError, RwLock};
 
     static CHOSEN: OnceLock<RwLock<Option<String>>> = OnceLock::new();
-    /// True once the environment has been read and no bug is on: a quick answer, because a suite passes millions of
-    /// such places with no bug on.
+    /// True once the environment has been read and no bug is on. Makes `planted` quick, because a suite calls it
+    /// millions of times with no bug on.
     static ALL_OFF: AtomicBool = AtomicBool::new(false);
 
     fn chosen() -> &'static RwLock<Option<String>> {
@@ -23,8 +23,8 @@ mod chosen {
     pub fn plant(name: Option<&str>) {
         let mut chosen = chosen().write().unwrap_or_else(PoisonError::into_inner);
         *chosen = name.map(str::to_string);
-        // Relaxed: a thread that must see the bug is started, or woken, after this call. The lock of the choice orders
-        // two calls.
+        // Relaxed: a thread that must see the bug is started, or woken, after this call. Concurrent calls are ordered
+        // by the lock of `CHOSEN`.
         ALL_OFF.store(chosen.is_none(), Ordering::Relaxed);
     }
 
@@ -60,7 +60,7 @@ pub fn linger() {
     std::thread::sleep(std::time::Duration::from_millis(2));
 }
 
-/// As [`linger`], but until `has_come` reports that another thread has come, and not for long.
+/// Like [`linger`], but waits until `has_come` reports that another thread has come, for at most 20 ms.
 pub fn linger_until(mut has_come: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !has_come() && start.elapsed() < std::time::Duration::from_millis(20) {

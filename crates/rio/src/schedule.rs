@@ -24,7 +24,7 @@ mod chosen {
         }
     }
 
-    /// Returns whether a test's scheduler runs the calling thread. All threads that a scheduler runs are one thread of
+    /// Returns whether a test's scheduler runs the calling thread. All threads that a scheduler runs are one thread for
     /// the kernel.
     pub fn is_scheduled() -> bool {
         SCHEDULER.get().is_some()

@@ -156,7 +156,7 @@ fn an_offset_out_of_bounds_or_misaligned_is_refused() {
 }
 
 #[test]
-fn a_thread_without_a_mapping_of_a_broken_regions_growth_unwinds_with_broken() {
+fn a_thread_that_has_not_mapped_the_growth_of_a_broken_region_unwinds_with_broken() {
     let (here, there) = twice();
     there.mark_broken();
     here.give_up_growth();

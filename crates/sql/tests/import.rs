@@ -99,7 +99,7 @@ fn a_signal_ends_the_wait_for_a_file_in_use() {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut child =
             command(home.path(), &["--wait", "600", "--import", "app.db"]).stderr(Stdio::piped()).spawn().unwrap();
-        // A signal that arrives before the program handles signals ends the program without an exit code.
+        // Before the program has installed its signal handler, a signal ends it without an exit code.
         std::thread::sleep(Duration::from_millis(300));
         kill_process(Pid::from_child(&child), signal).unwrap();
         let ended = child.wait().unwrap();

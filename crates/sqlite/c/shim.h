@@ -1,9 +1,9 @@
 /* The second B-tree layer: the functions that SQLite's other source calls, and the functions in Rust that the shim
 ** calls (src/door.rs).
 **
-** A B-tree handle whose pTp is set belongs to an environment. In all else it is a stock handle of an empty :memory:
-** database, the companion. SQLite's own functions use the companion for pagers, schemas in memory, page sizes and
-** caches. For a handle without pTp, the shim calls the stock functions. */
+** A B-tree handle whose pTp is set belongs to an environment. In all other respects it is a stock handle of an empty
+** :memory: database, the companion. SQLite's own functions use the companion for pagers, schemas in memory, page sizes
+** and caches. For a handle without pTp, the shim calls the stock functions. */
 typedef struct TpConn TpConn;                   /* A connection; Rust owns its memory */
 typedef struct TpHandle TpHandle;               /* Btree.pTp */
 typedef struct TpPlace TpPlace;                 /* BtCursor.pTp */

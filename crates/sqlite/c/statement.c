@@ -67,8 +67,8 @@ static int tpMayRunAgain(Vdbe *v, TpStep *t){
   return 1;
 }
 static int sqlite3Step(Vdbe*);
-/* Makes a step. RELEASE of the outermost savepoint of a doomed transaction rolls the transaction back, but SQLite
-** stays in it. So the transaction is doomed again. */
+/* Makes a step. RELEASE of the outermost savepoint of a doomed transaction rolls the transaction back, but for SQLite
+** the transaction is still open. So it is doomed again. */
 static int tpStepDoomed(Vdbe *v){
   sqlite3 *db = v->db;
   int wasDoomed = v->eVdbeState!=VDBE_RUN_STATE && !db->autoCommit && tpIsDoomed(db);

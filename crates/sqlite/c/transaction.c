@@ -15,8 +15,8 @@ static int tpBegin(Btree *p, int eHow, int *pVersion){
 SQLITE_PRIVATE int sqlite3BtreeBeginTrans(Btree *p, int wr, int *pVersion) {
   return p->pTp ? tpBegin(p, wr ? TP_WRITE : TP_READ, pVersion) : stockBtreeBeginTrans(p, wr, pVersion);
 }
-/* OP_Transaction calls this. Only the programs of BEGIN IMMEDIATE and BEGIN EXCLUSIVE have an operation that ends
-** autocommit. */
+/* OP_Transaction calls this. Of the statements with this operation, only BEGIN IMMEDIATE and BEGIN EXCLUSIVE also have
+** an operation that ends autocommit. */
 static int sqlite3TpBeginTrans(Vdbe *v, Btree *p, int wr, int *pVersion){
   int rc, i, eHow = wr ? TP_WRITE : TP_READ;
   if( p->pTp==0 ) return sqlite3BtreeBeginTrans(p, wr, pVersion);

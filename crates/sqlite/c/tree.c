@@ -37,8 +37,8 @@ SQLITE_PRIVATE int sqlite3BtreeUpdateMeta(Btree *p, int i, u32 v) {
   TP_CALL(rc, p, tpsql_meta_put(TPH(p)->pConn, i, v));
   return rc;
 }
-/* Only counts the entries of each tree. SQLite's own part of the check compares the counts of tables and indices, and
-** looks up the index entries of each row. */
+/* This call only counts the entries of each tree. SQLite's own part of the check compares the counts of tables and
+** indices, and looks up the index entries of each row. */
 SQLITE_PRIVATE int sqlite3BtreeIntegrityCheck(sqlite3 *db, Btree *p, Pgno *aRoot, Mem *aCnt, int nRoot, int mx, int *pnErr, char **pz) {
   int i, rc = SQLITE_OK;
   if( p->pTp==0 ) return stockBtreeIntegrityCheck(db, p, aRoot, aCnt, nRoot, mx, pnErr, pz);

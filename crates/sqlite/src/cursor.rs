@@ -480,7 +480,8 @@ impl Cursor {
     ) -> Outcome<(c_int, bool)> {
         self.end_sweep(session);
         let length = key.len();
-        // No entry's key begins with a long key, so the bytes after all such keys are not needed.
+        // `BEHIND` puts the place after all entries whose keys begin with `key`. No entry's key begins with a long
+        // key.
         if !is_long {
             key.extend_from_slice(&keys::BEHIND);
         }

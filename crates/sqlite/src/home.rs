@@ -29,8 +29,8 @@ pub(crate) struct Home {
     control: File,
     /// The header values, the next root, and the roots that are free.
     meta: Arc<Db>,
-    /// The last rowid of each table that was given out, by root. It is not in `meta`, because separate transactions
-    /// change it while the connection's transaction may have locked key ranges of `meta`.
+    /// For each table, by root, the last rowid that was given out. These rowids are not in `meta`, because separate
+    /// transactions change them while the connection's transaction may have locked key ranges of `meta`.
     numbers: Arc<Db>,
     trees: Mutex<HashMap<u32, Arc<Db>>>,
 }

@@ -1,7 +1,7 @@
 //! The values that SQLite stores in a file's header. In an environment they are one record, which each transaction
 //! reads when it begins.
 //!
-//! A transaction that writes locks this record for reading until it ends. So a change of the schema, which changes the
+//! Each writing transaction locks this record for reading until it ends. So a change of the schema, which changes the
 //! record, waits until no other writer is open. Format: docs/formats/sql.md.
 
 use libtp::Txn;

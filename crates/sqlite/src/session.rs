@@ -6,7 +6,7 @@
 //!    '--write, BEGIN IMMEDIATE, BEGIN EXCLUSIVE--> transaction --deadlock--> doomed --rollback--'
 //! ```
 //!
-//! Every transaction that writes locks the name [`WRITERS`] in mode IX. BEGIN EXCLUSIVE locks it in mode X: it waits
+//! Every writing transaction locks the name [`WRITERS`] in mode IX. BEGIN EXCLUSIVE locks it in mode X: it waits
 //! until no writer is open, and keeps other writers out; snapshots continue. BEGIN IMMEDIATE does the same if a setting
 //! of the environment demands it (`settings.rs`). After a deadlock, the connection's next transaction tries to lock the
 //! name in mode X, too: then no other writer runs, and this transaction cannot be a victim.

@@ -1,6 +1,6 @@
 //! The settings that an environment stores for all its connections: `PRAGMA tp_rowid` and `PRAGMA tp_immediate`.
 //!
-//! The settings are stored in two header values that SQLite does not use. Every transaction that writes reads these
+//! The settings are stored in two header values that SQLite does not use. Every writing transaction reads these
 //! values and so locks them for reading. So a change of a setting waits until no writer is open, and has an effect on
 //! all later transactions.
 

@@ -72,7 +72,8 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Counts `bytes` as needed for undoing. Space that was reserved and not used by a record is not counted.
+    /// Adds `bytes` to the log space that the undo of the transaction needs. Space that was reserved, but not used by a
+    /// record, is not added.
     #[inline]
     pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
         self.set_undo_bytes(managers, self.slot().undo_bytes.get() + bytes);

@@ -5,9 +5,9 @@
 //! is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The page LSN
 //! is stamped. The section is closed. Only then are the latches released.
 //!
-//! Redo stores some bytes without before-images (`PageMut::again`), because a redo of the noted record repeats these
-//! stores. The driver passes the proof that the record is noted. Without the proof, as in an unprotected environment,
-//! every store has a before-image.
+//! Redo stores some bytes (`PageMut::again`) without before-images: if the session dies, the repairing session redoes
+//! the record, whose append is noted in the dead session's slot, and so repeats these stores. The driver passes the
+//! proof that the append is noted. Without the proof, as in an unprotected environment, every store has a before-image.
 //!
 //! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
 //! After the tail is published, the repairing session rolls the section back and redoes the record on each of the
@@ -68,8 +68,8 @@ impl Change<'_> {
         self.apply_undone_by(kind, record, pages, undo_body_bytes)
     }
 
-    /// Does as [`Change::apply`], but counts as much log space for the undo as if the record had a body of
-    /// `undo_body_bytes`.
+    /// Does as [`Change::apply`], but counts the undo's log space for a body of `undo_body_bytes` instead of the
+    /// record's own body.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -116,8 +116,8 @@ impl Change<'_> {
         Entry { kind, flags: 0, txn: self.txn.id(), prev: self.txn.last_lsn() }
     }
 
-    /// Makes a record the transaction's last record, and clears the note of its append. Called after the record's pages
-    /// are changed.
+    /// Enters the record as the transaction's last record, and clears the note of its append. Called after the record's
+    /// pages are changed.
     #[inline]
     fn note_logged(&self, lsn: Lsn, undo_bytes: u64) {
         if self.managers.is_unprotected() {

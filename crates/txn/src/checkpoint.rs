@@ -75,8 +75,8 @@ impl Managers {
     /// # Errors
     /// As [`libtp_log::LogManager::recycle`].
     pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<bool> {
-        // This session holds the role, so a copy that begins meanwhile takes its checkpoint afterwards, and reads the
-        // beginning of the log then.
+        // This session holds the role, so a copy that begins meanwhile can take its checkpoint only after this call.
+        // After its checkpoint, the copy reads where the log begins.
         let Some(_role) = self.take_checkpointer_role(txn) else { return Ok(false) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
         Ok(self.log.free_blocks(txn.session(), keep_from)?)

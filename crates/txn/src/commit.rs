@@ -100,10 +100,10 @@ impl TxnSession {
         }
     }
 
-    /// Writes the commit record and releases the locks; does not wait for the disk. Until the record is on disk, or
-    /// [`TxnSession::note_answer`] notes that the commit was answered before that, a snapshot that reads the
-    /// transaction's changes waits for the disk, and records that the transaction deleted keep their room (PROTOCOLS
-    /// S1, S3).
+    /// Writes the commit record and releases the locks; does not wait for the disk. At first, a snapshot that reads the
+    /// transaction's changes waits for the disk, and the room of the records that the transaction deleted is not reused
+    /// (PROTOCOLS S1, S3). This ends when the record is on disk, or when [`TxnSession::note_answer`] notes that the
+    /// commit was answered earlier.
     ///
     /// # Errors
     /// `Log` if the record cannot be written: the transaction still runs.

@@ -99,7 +99,7 @@ impl Managers {
         self.txns.used().find(|slot| slot.locker.get() == locker).map(|slot| slot.owner.get())
     }
 
-    /// Returns the last checkpoint's record since the region was made; `Lsn::NONE` if there was no checkpoint.
+    /// Returns the record of the last checkpoint since the region was made; `Lsn::NONE` if there was no checkpoint.
     pub fn last_checkpoint(&self) -> Lsn {
         self.txns.header.checkpoint_lsn.load()
     }

@@ -6,9 +6,10 @@
 //! these words before it recycles log.
 //!
 //! The log is kept while other sessions continue. First the session stores the LSN of the log's present beginning in
-//! the word. Then it takes a checkpoint itself. Only one checkpoint runs at a time. So a checkpointer that had read the
-//! words before the store has ended, and has recycled its part of the log; every later checkpointer sees the word. The
-//! copy needs the same log as a restart after this checkpoint, so the word is then raised to the beginning of that log.
+//! the word. Then it takes a checkpoint itself. Only one checkpoint runs at a time. So when this checkpoint begins, an
+//! earlier checkpointer, which may have read the words before the store, is done: it recycles no more log. Every later
+//! checkpointer sees the word. The copy needs the same log as a restart after this checkpoint, so the word is then
+//! raised to the beginning of that log.
 //!
 //! If the session dies here: its repair frees the slot and clears the word.
 

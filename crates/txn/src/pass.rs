@@ -88,7 +88,7 @@ impl Managers {
         failpoint("pass: slot taken over, locker not");
         self.locks.adopt_locker(&session, locker);
         // A session that takes an intent lock also reads facts that stay true while it has the lock
-        // (`record/indices.rs`). This session has not read them, so it may not keep the lock.
+        // (`record/indices.rs`). This session has not read them, so it must not keep the lock.
         if !planted("pass: intent locks stay kept after a takeover") {
             self.locks.unkeep_all(&session, locker);
         }

@@ -3,11 +3,11 @@
 //! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record that the session had
 //! appended is redone on each of the record's pages whose page LSN is lower than the record's LSN, then the session's
 //! latches are released. This half needs only the latches and notes that the dead session holds. A session that waits
-//! for one of these latches does this half. If no session waits, the session that does the logical half first does the
-//! physical half for every dead session. *Logical*: the dead session's transaction ends according to its last record,
-//! its locks and its pins are released, and its slot is freed. This half needs latches, so only a session that holds no
-//! latch does it: a background thread of any process, the next session to open or to leave, or a session that has
-//! waited long for a lock.
+//! for one of these latches does this half. If no session waits, the physical half is left to the session that does the
+//! logical half: it begins with the physical half of every dead session. *Logical*: the dead session's transaction ends
+//! according to its last record, its locks and its pins are released, and its slot is freed. This half needs latches,
+//! so only a session that holds no latch does it: a background thread of any process, the next session to open or to
+//! leave, or a session that has waited long for a lock.
 //!
 //! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
 //! next session continues the repair. A transaction that the repairing session had adopted then counts as a transaction
@@ -159,7 +159,8 @@ impl Managers {
             let slot = self.txns.slots.at(index);
             assert!(!is_orphan(&|| slot.owner.load()), "transaction slot {index} belongs to no session");
         }
-        // The owner is checked twice: the locker may have been taken over in between, and its slot may be free now.
+        // The owner is checked before and after the search for a slot. In between, another session may have taken the
+        // locker over and freed the slot.
         let is_orphan =
             |locker, owner: &dyn Fn() -> SessionId| is_orphan(owner) && !self.is_in_a_slot(locker) && is_orphan(owner);
         if let Some(locker) = self.locks.find_locker(is_orphan) {

@@ -44,8 +44,8 @@ impl Managers {
     /// Ends the transactions that the dead sessions left unfinished.
     ///
     /// # Errors
-    /// A page cannot be read or the log has failed: the next opening begins the repair again. `Broken` if the region
-    /// gives a record to another transaction than the log does.
+    /// A page cannot be read or the log has failed: the next opening begins the repair again. `Broken` if a note in the
+    /// region and the log name different transactions for one record.
     pub fn repair_alone(&self, session: &TxnSession, dead: &mut AloneRepair<'_>) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         dead.forget_unpublished(self.log.tail().raw());

@@ -43,7 +43,7 @@ pub struct TxnSession {
 ///
 /// A cell has the file's number (high half), the kept lock's number (bits 16 to 23), a bit for each kind of lock that
 /// the kept lock covers (bits 8 to 15), and a bit for each kind of lock that the transaction holds (bits 0 to 7). The
-/// record manager chooses the bit of each kind. Zero is no file.
+/// record manager chooses the bit of each kind. A cell of zero has no file.
 #[derive(Default)]
 struct Entered {
     /// The cells. The index of a file's cell is the file's number modulo the number of cells.

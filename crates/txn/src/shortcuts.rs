@@ -5,7 +5,7 @@
 //! of an old snapshot would undo all of them one by one. So if a record was changed since the beginning of a snapshot
 //! that is still held, a session that changes the record again may leave a copy of the record's version here. It leaves
 //! a copy one time in eight, if there is no copy yet. The copy has the log's tail at that moment: *at this place of the
-//! log the record had this version*. A reader whose snapshot's place is there or earlier begins at that version,
+//! log the record had this version*. A reader whose snapshot has this place or an earlier one begins at that version,
 //! usually a few changes from the version that it may see. A record that is changed once or twice needs no shortcut and
 //! gets no shortcut.
 //!

@@ -40,8 +40,9 @@ impl State {
 /// The largest number of segments of memory that one transaction can join.
 pub const SEGMENTS_MAX: usize = 14;
 
-/// The number of places for ended transactions in each slot. Another session may be reading while one place is written.
-/// A snapshot that is being taken must not show a transaction that ended after the snapshot's place (PROTOCOLS S2).
+/// The number of places for ended transactions in each slot. By these places, a session that takes a snapshot
+/// recognises the transactions that ended after the snapshot's place and must not be shown (PROTOCOLS S2). The session
+/// may read the places while one of them is written.
 pub(crate) const ENDED: usize = 8;
 
 rio::shared! {

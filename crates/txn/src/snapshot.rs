@@ -33,7 +33,7 @@ use rio::{failpoint, planted};
 use crate::slot::{State, TxnSlot, ENDED};
 use crate::{Error, Managers, Result, TxnSession};
 
-/// The largest number of attempts to take a view. By chance, transactions that end at the same time disturb far fewer
+/// The largest number of attempts to take a view. Transactions that happen to end at the same time disturb far fewer
 /// attempts.
 const TRIES: u32 = 1_000_000;
 
@@ -46,7 +46,7 @@ pub struct View {
     open: Vec<TxnId>,
     /// The log's tail when the view was taken.
     taken_at: Lsn,
-    /// Versions below this LSN are sure: when the view was taken they were on disk, or had been answered before.
+    /// Versions below this LSN are sure: when the view was taken, their commits were on disk or had been answered.
     sure: Lsn,
     /// Versions below this LSN are seen, and sure.
     plain: Lsn,
@@ -76,8 +76,8 @@ impl View {
         self.horizon
     }
 
-    /// Returns the length of the log when the view was taken. The view can judge a page as it was at that length or
-    /// later: on an earlier page, an undone change may look like a committed one.
+    /// Returns the length of the log when the view was taken. The view can judge a page as it was at that moment or
+    /// later: in an earlier state of the page, an undone change may look like a committed one.
     #[inline]
     pub fn taken_at(&self) -> Lsn {
         self.taken_at
@@ -131,7 +131,7 @@ pub struct SnapshotInfo {
     pub is_kept: bool,
 }
 
-/// A place in the log (PROTOCOLS S2). The log that is kept for the place begins at `begins` or earlier: this is the
+/// A place in the log (PROTOCOLS S2). The log that is kept for the place begins at `begins` or earlier. `begins` is the
 /// place itself, or the beginning of the record that contains the place.
 #[derive(Clone, Copy)]
 struct Place {

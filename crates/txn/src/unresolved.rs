@@ -2,9 +2,10 @@
 //!
 //! Not in the paper (PROTOCOLS F2). A segment's undo log names a transaction, and the session that finds the
 //! transaction there asks whether it is committed. While the transaction is in its slot, no session can ask: the
-//! transaction holds the segment's lock. If its process died after the decision and before the segment followed it, the
-//! transaction leaves its slot; then the answer is in this table, and in each checkpoint, until the segment has
-//! followed the decision. A transaction that is not in the table is not committed.
+//! transaction holds the segment's lock. If its process dies after the decision and before the segment has followed the
+//! decision, the repair notes the commit in this table before it releases the lock. The note stays in the table, and in
+//! each checkpoint, until the segment has followed the decision. A transaction that is not in the table is not
+//! committed.
 //!
 //! The table has a row for each segment that was joined since the region was made. So a commit never has to add a row,
 //! for which there might be no room (PROTOCOLS D11). At the end of a transaction the row usually has no outcome.

@@ -31,8 +31,9 @@ pub enum Guard {
 pub(crate) struct Guarded {
     /// The page ranges that may be stored to: from, to.
     pub(crate) open: Vec<(u64, u64)>,
-    /// `None` if no guard is set, and a transaction with automatic ranges has merely left the flat part closed. Opening
-    /// and closing all of the flat part takes long, and the next transaction may have automatic ranges too.
+    /// `None` if no guard is set. Then this state exists only because a transaction with automatic ranges has left the
+    /// flat part closed: opening and closing all of the flat part takes long, and the next transaction may have
+    /// automatic ranges, too.
     pub(crate) watch: Option<Watch>,
     /// Whether the transaction has automatic ranges.
     pub(crate) is_automatic: bool,

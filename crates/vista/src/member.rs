@@ -28,7 +28,7 @@ use rio::{failpoint, planted, Held, Survives, Undo};
 
 pub use mark::Mark;
 
-/// The handle at work on a segment, by the environment's numbers.
+/// The handle at work on a segment, and its process. The environment has given both numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The handle; zero once it leaves the transaction to the log.

@@ -4,8 +4,8 @@
 //! log. Vista itself needs no such log. A redo log implements [`Redo`]; the transactions that it keeps end by
 //! [`Txn::end_with`].
 //!
-//! A place counts from the beginning of the file, not of the flat part, because a transaction also changes data of
-//! vista's own.
+//! A place counts from the beginning of the file, not of the flat part, because a transaction also changes vista's
+//! internal data.
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ impl Segment {
         self.region().used()
     }
 
-    /// Returns the flat part's range of places in the file. The range has no data of vista's own.
+    /// Returns the flat part's range of places in the file. The range contains none of vista's internal data.
     pub fn flat_places(&self) -> std::ops::Range<u64> {
         self.from..self.from + self.bytes
     }
@@ -94,7 +94,7 @@ impl Segment {
         [self.file_used(), fresh.get(), from.get(), to.get(), self.header.bytes.get()]
     }
 
-    /// Copies the file's bytes from `place` on, vista's own included.
+    /// Copies the file's bytes from `place` on, including vista's internal data.
     ///
     /// # Errors
     /// `Memory` if the file is shorter, or cannot be read.
@@ -102,14 +102,14 @@ impl Segment {
         Ok(self.region().read_file(place, buffer)?)
     }
 
-    /// As [`Changes::for_each_header`], outside of a transaction's end.
+    /// As [`Changes::for_each_header`], for a caller that is not ending a transaction.
     pub fn for_each_header(&mut self, each: impl FnMut(u64, &[u8])) {
         Changes { segment: self }.for_each_header(each);
     }
 
-    /// Returns the file's bytes from `place` on, vista's own included. The bytes are whole words, and the file's first
-    /// word is not among them. The call borrows the segment exclusively, because other threads change vista's own data
-    /// while they share the segment.
+    /// Returns the file's bytes from `place` on, including vista's internal data. The bytes are whole words, and the
+    /// file's first word is not among them. The call borrows the segment exclusively, because other threads change
+    /// vista's internal data while they share the segment.
     /// ```compile_fail,E0596
     /// fn tables(segment: &vista::Segment) -> &[u8] {
     ///     segment.file_part(4096, 64)

@@ -14,7 +14,7 @@
 //! waits for a stripe that another worker keeps: it gets [`Error::Kept`].
 //!
 //! The locks belong to this process and die with it. If we die here: each log holds the old bytes of the ranges that
-//! its transaction could have stored to, no two logs have the same bytes, and the next mapping rolls all of them back
+//! its transaction could have stored to, no two logs have images of the same bytes, and the next mapping rolls all back
 //! (`rio/undo/chain.rs`).
 //!
 //! # Example

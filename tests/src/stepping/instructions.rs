@@ -20,7 +20,7 @@ const WORDS: usize = 2;
 /// The most bytes between the beginning of a store and the first byte that it changes.
 const LONGEST_STORE: u64 = 4096;
 
-/// The memory whose stores a trace finds.
+/// The memory that a trace watches: the trace finds the stores to this memory.
 #[derive(Clone, Debug)]
 pub enum Memory {
     /// All mappings of the file with this path.
@@ -121,7 +121,7 @@ fn offset(ranges: &[(u64, u64, u64)], regs: &user_regs_struct, place: &UsedMemor
     let Some(address) = place.virtual_address(0, |register, _, _| value(regs, register)) else { return Place::Maybe };
     let inside = ranges.iter().find(|range| (range.0..range.1).contains(&address));
     if let Some((from, _, offset)) = inside {
-        return Place::Inside(usize::try_from(address - from + offset).expect("as many bits"));
+        return Place::Inside(usize::try_from(address - from + offset).expect("a usize has 64 bits"));
     }
     let is_near = ranges.iter().any(|range| (range.0 - LONGEST_STORE..range.0).contains(&address));
     if is_near {

@@ -1,5 +1,5 @@
-//! Finds the reasons why a cost is higher at a place of a curve than at the place before it, by the counts at both
-//! places. A rise without a reason may be a cliff, and is marked in the report.
+//! Compares the counts at two neighbouring places of a curve, to find the reasons why the cost is higher at the second
+//! place. A rise without a reason may be a cliff, and is marked in the report.
 
 use serde::Serialize;
 

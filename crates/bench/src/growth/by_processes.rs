@@ -48,8 +48,8 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
 }
 
 /// Describes each step of the figure. There is no reason why a transaction should take longer with more processes. So
-/// each number of processes is compared with the fastest smaller number. A number is a cliff if, in most rounds, its
-/// transactions take more than `TOLERANCE` times as long.
+/// the time with each number of processes is compared with the shortest time with a smaller number. A number is a cliff
+/// if, in most rounds, a transaction takes more than `TOLERANCE` times as long.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
@@ -76,8 +76,8 @@ struct By<'s> {
 }
 
 impl By<'_> {
-    /// Returns whether a transaction took, in most rounds, more than `TOLERANCE` times as long as with the number of
-    /// processes of `other`.
+    /// Returns whether, in most rounds, a transaction took more than `TOLERANCE` times as long as a transaction of
+    /// `other`.
     fn is_far_above(&self, other: &By<'_>) -> bool {
         let pairs = self.rounds.iter().zip(other.rounds);
         let (all, above) = (pairs.len(), pairs.filter(|(ns, less)| **ns > **less * TOLERANCE).count());
@@ -85,13 +85,13 @@ impl By<'_> {
     }
 }
 
-/// Describes the step from one number of processes to the next, compared with the best smaller number. If the time
-/// before the step was already far above the best time, the step is a cliff only if the step itself raises the time by
-/// more than the tolerance.
+/// Describes the step from one number of processes to the next. `best` has the shortest time with a number of processes
+/// before the step. If the time just before the step was already far above the best time, the step is a cliff only if
+/// the step itself raises the time by more than the tolerance.
 fn step(series: &str, from: &By<'_>, to: &By<'_>, best: &By<'_>, processors: usize) -> Bend {
     let is_cliff = to.is_far_above(best) && (!from.is_far_above(best) || to.is_far_above(from));
     let text = format!(
-        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times as long, and {} times as long as with the best smaller number{}",
+        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times as long, and {} times as long as with the fastest smaller number of processes{}",
         spelled(from.processes),
         spelled(to.processes),
         spelled(from.ns),

@@ -58,7 +58,7 @@ impl Report<'_> {
              from memory, of pages read and written, and of longer values. If most rounds took more than {TOLERANCE} \
              times the explained cost, the step is marked with **cliff?**. In the figure by processes, a number \
              of processes is marked if most rounds took more than {TOLERANCE} times as long as with the fastest smaller \
-             number.\n",
+             number of processes.\n",
         );
         self.write_cliffs(&mut text);
         self.chapters.iter().for_each(|chapter| chapter.write(&mut text));

@@ -1,5 +1,5 @@
-//! A separate process for one job of a benchmark: to limit its memory, or because a library reads environment variables
-//! when it is loaded.
+//! A separate process for one job of a benchmark. The process is separate because its memory is limited, or because a
+//! library reads environment variables when it is loaded.
 //!
 //! The process gets its job on its command line. It begins when it has read a line from standard input. The parent
 //! sends this line after it has set the limit. The process writes its result as one line of JSON.

@@ -3,8 +3,8 @@
 //! The size is a number of districts, each with a tenth of a warehouse's stock. Ten districts are one warehouse.
 //!
 //! Of 92 transactions, 45 are new orders, 43 payments and 4 deliveries: TPC-C's mix without the transactions that
-//! change nothing. A transaction declares nineteen ranges on average. The records leave out names and addresses, which
-//! never change, but are as long as records with names and addresses. Amounts are integers.
+//! change nothing. A transaction declares nineteen ranges on average. Names and addresses never change, so the records
+//! leave them out; the records are still as long as if they had them. Amounts are integers.
 
 use std::ops::Range;
 

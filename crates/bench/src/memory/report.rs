@@ -61,8 +61,8 @@ pub struct MemoryReport {
     pub truncation_ns: f64,
     /// Number of truncations, including the truncation at the end of the run.
     pub truncations: u64,
-    /// If there is a log: a transaction's share of a bare write and sync of the same number of bytes, in the same
-    /// rounds.
+    /// If there is a log: the time of bare writes and syncs of the same number of bytes, divided by the number of
+    /// transactions. They are measured in the same rounds as the transactions.
     pub bare_sync: Option<Figures>,
     /// A transaction's time without truncations, as a multiple of `bare_sync`: the median of the rounds.
     pub times_bare_sync: Option<f64>,
@@ -78,8 +78,8 @@ pub struct MemoryReport {
     pub quickest_overhead_ns: f64,
     /// The overhead by the quickest rounds, as a part of the baseline's quickest round.
     pub quickest_overhead_ratio: f64,
-    /// With several threads: their transactions per second as a multiple of one thread's, by the median of neighbouring
-    /// rounds.
+    /// If the baseline is one thread: the throughput of all threads divided by that of one thread, the median over
+    /// pairs of neighbouring rounds.
     pub times_one: Option<f64>,
     /// For libpmemobj: the time of this library's Vista, whose rounds alternated with libpmemobj's.
     pub vista: Option<Figures>,

@@ -28,7 +28,8 @@ pub(super) fn response_times<W: Work, M: Memory>(
             begun.push(Instant::now());
             work.run(memory, take(next, 1))?;
         }
-        // If the log was truncated within the group, a new group was started, which is not full. So it is flushed here.
+        // A truncation of the log within these transactions starts a new group, which is not full at their end. This
+        // call flushes it.
         memory.flush()?;
         let ended = Instant::now();
         begun.drain(..).for_each(|begin| {

@@ -88,7 +88,7 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns a record, which is text.
+/// Returns the text of a record.
 fn record(id: u32) -> String {
     format!("record {id:0width$}", width = RECORD_BYTES as usize - "record ".len())
 }

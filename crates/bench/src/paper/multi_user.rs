@@ -211,7 +211,7 @@ impl Line {
         Line { name, contender, as_threads: false }
     }
 
-    /// Makes the line's clients threads of this process.
+    /// Returns the line with threads of this process as its clients.
     fn by_threads(self) -> Line {
         Line { as_threads: true, ..self }
     }

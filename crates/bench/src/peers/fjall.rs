@@ -94,7 +94,8 @@ impl Engine for Fjall {
         let records = self.keyspace(table);
         for (place, pair) in (0..).zip(self.database.read_tx().iter(records)) {
             let (key, record) = pair.into_inner().map_err(failed())?;
-            // The key of a history record has eight bytes: the audit gets the record's place instead of an id.
+            // The key of a history record has eight bytes, so it is not read as an id of four bytes: the audit gets the
+            // record's place instead.
             let id = key.as_ref().try_into().map_or(place, |id| u64::from(u32::from_be_bytes(id)));
             each(id, &record);
         }

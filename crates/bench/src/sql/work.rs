@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{begin, order_entry};
 use crate::random::Random;
 
-/// Number of accounts, which steps update.
+/// Number of accounts; the steps update them.
 const ROWS: u32 = 10_000;
 /// Number of jobs in the queue at the beginning and at the end.
 const JOBS: i64 = 1_000;

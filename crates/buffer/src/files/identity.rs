@@ -139,8 +139,8 @@ pub(crate) fn closed(file: String) -> Error {
     libtp_io::Error::closed_descriptor(Operation::Sync, file).into()
 }
 
-/// The bits of an identity word that are from the file's number: a slow session may note a file's identity in a slot
-/// that belongs to another file now.
+/// The bits of an identity word that come from the file's number. A slow session may note a file's identity in a slot
+/// that belongs to another file now. These bits show that such a word is not the identity of the slot's file.
 const TAG: u64 = 0xFFFF;
 
 /// Returns a word that distinguishes two files of one filesystem. The word does not include the device number, because

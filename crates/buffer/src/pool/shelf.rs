@@ -159,7 +159,7 @@ impl PoolPart {
         &*self.policy
     }
 
-    /// Makes the frames that were just written the next to be replaced.
+    /// Lists the frames that were just written. [`PoolPart::next_cleaned`] returns them for replacement.
     pub(crate) fn put_cleaned(&self, written: &[&FrameSlot]) {
         self.cleaned.put(&self.region, written);
     }

@@ -46,7 +46,8 @@ impl BufferManager {
         self.header.writer.load()
     }
 
-    /// Makes the session the writer, unless it already is.
+    /// Waits until the session has the writer's role, which `load` then keeps. Returns at once if `load` has the role
+    /// already.
     pub(super) fn writer_of<'m>(&'m self, session: &Session, load: &mut ClaimedBatch<'m>) {
         for round in 0_u32.. {
             if load.writer.is_some() {

@@ -198,7 +198,7 @@ impl DeadWriter {
                     s.memory.store(thread, REDONE, 0);
                 }
             }
-            // The noted record is redone, in the dead session's undo log.
+            // The noted record is redone. The before-images of the redo go to the dead session's undo log.
             5 if by_redo && self.load(thread, NOTE) == 1 && self.needs_redo(thread, step) => {
                 s.memory.store(thread, COUNT, self.load(thread, COUNT) | 1);
             }

@@ -47,7 +47,7 @@ impl SharedRecords {
 
     fn no_renumbering(&self) -> Refusal {
         let what = format!(
-            "{}: the database was made by tp_recno_open, and its records keep their numbers, so only the last record can be deleted, and none can be inserted between others (R_IAFTER, R_IBEFORE). Nothing was changed",
+            "{}: the database was made by tp_recno_open, and its records keep their numbers, so only the last record can be deleted, and no record can be inserted between others (R_IAFTER, R_IBEFORE). Nothing was changed",
             self.at.name
         );
         Refusal::new(libc::EOPNOTSUPP, what)

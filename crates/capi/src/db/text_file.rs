@@ -62,8 +62,8 @@ impl TextFile {
         Ok(opened)
     }
 
-    /// Makes `kept` a second file for the records. The next sync of a change writes it. Until then `kept` stays as it
-    /// is, because it may have records that a dead program has not written to the text.
+    /// Uses the file `kept` as a second file for the records. The next sync of a change writes it. Until then `kept`
+    /// stays as it is, because it may have records that a dead program has not written to the text.
     pub(crate) fn keep_in(&mut self, mut kept: Plain) -> Answer<()> {
         each_kept(&mut kept, |_| Ok(()))?;
         self.kept = Some(kept);
@@ -75,7 +75,7 @@ impl TextFile {
         self.is_left = true;
     }
 
-    /// Reads the records from `kept`, and makes `kept` the file for them. Used when there is no text file.
+    /// Reads the records from the file `kept`, and from now on keeps them there. Used when there is no text file.
     pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
         let (records, length) = (&mut self.records, self.length);
         each_kept(&mut kept, |record| {

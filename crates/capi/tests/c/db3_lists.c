@@ -727,7 +727,7 @@ static void cursor_flags(DBTYPE type, int is_put)
     finish(&file);
 }
 
-/* 4.4BSD test 10; NetBSD cursor_flags_btree, cursor_flags_recno: R_CURSOR before the cursor is set is refused. */
+/* 4.4BSD test 10; NetBSD cursor_flags_btree, cursor_flags_recno: R_CURSOR is refused if the cursor was never set. */
 static void test_10(void)
 {
     cursor_flags(DB_BTREE, 0);

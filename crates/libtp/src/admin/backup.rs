@@ -22,7 +22,7 @@
 //!    other process mistakes the files in the directory for files of a dead process.
 //!
 //! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next full
-//! backup to the same directory starts from the beginning. An extension is made again by the next extension.
+//! backup to the same directory starts from the beginning. The next extension repeats an interrupted extension.
 
 pub(crate) mod copy_file;
 pub(crate) mod manifest;
@@ -311,7 +311,8 @@ impl<'e> Copying<'e> {
         let time = self.time()?;
         let end =
             if planted("libtp: a backup's log ends before its pages") { taken.lsn.plus(8) } else { self.force()? };
-        // The control file that is read now is later than all log records of the copied pages.
+        // The control file is read only after the log was forced, so it is newer than all log records of the copied
+        // pages.
         let mut control = self.control()?;
         for file in self.found(&control)? {
             let is_new = !files.iter().any(|known| known.info.id == file.info.id);
@@ -445,8 +446,8 @@ impl<'e> Copying<'e> {
         Ok(total)
     }
 
-    /// Checks that the environment's log contains the end of the backup's log: the environment may have been restored
-    /// from an older backup after this backup.
+    /// Checks that the environment's log contains the end of the backup's log. It does not if, after this backup was
+    /// taken, the environment was restored from an older backup.
     fn check_history(&self, to: &Arc<dyn Directory>, manifest: &Manifest, control: &Control) -> Result<()> {
         let end = Lsn::new(manifest.end);
         let environment = manifest.environment().unwrap_or_default();

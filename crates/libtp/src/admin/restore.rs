@@ -50,8 +50,8 @@ pub enum RestorePoint {
     Lsn(u64),
     /// The state at a time: it has every commit that was reported as durable by that time, and no record that was
     /// logged later. The log records the time of each flush. Times in the log never go back: while the wall clock shows
-    /// an earlier time than the log's last time, each flush gets a time one microsecond after the time of the flush
-    /// before ([`Restored::clock_behind`]).
+    /// an earlier time than the log's last time, the time of each flush is one microsecond after the time of the
+    /// previous flush ([`Restored::clock_behind`]).
     Time(SystemTime),
 }
 

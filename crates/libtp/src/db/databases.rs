@@ -240,7 +240,8 @@ impl Txn<'_> {
             let open = match opening::known(env, name) {
                 Some(open) => open,
                 None => {
-                    // Opening takes the lock of the name briefly. The transaction decided nothing about the name.
+                    // The opening takes the lock of the name for a moment, so this transaction must not hold that lock.
+                    // The transaction has decided nothing about the name.
                     self.unlock_name(name)?;
                     opening::open(env, name, None)?
                 }

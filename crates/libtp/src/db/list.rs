@@ -19,10 +19,10 @@ use crate::{Reader, Result, Txn};
 ///
 /// Any number of transactions can read a list and replace its records at the same time. A transaction that inserts or
 /// deletes locks the list exclusively until it ends: it waits for all other transactions that have read the list, and
-/// they wait for it. So read little before inserting: if two transactions have read the list and then both insert, one
-/// of them gets `Deadlock` ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the
-/// list as it was when the snapshot was taken, and waits for no transaction. The cost of a call grows with the depth of
-/// the list's tree: with a million records, the tree has four levels.
+/// later transactions wait for it. So read little before inserting: if two transactions have read the list and then
+/// both insert, one of them gets `Deadlock` ([`Env::run`](crate::Env::run) runs it again). A
+/// [`Snapshot`](crate::Snapshot) reads the list as it was when the snapshot was taken, and waits for no transaction.
+/// The cost of a call grows with the depth of the list's tree: with a million records, the tree has four levels.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

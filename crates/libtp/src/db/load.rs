@@ -75,8 +75,8 @@ impl Db {
     ///
     /// The load is a transaction of its own, which locks the whole database: when the call returns, either all records
     /// are on disk, or no record is. Until then no other transaction uses the database; snapshots see it empty. The log
-    /// keeps all loaded records until the load ends. An interrupted load leaves the file as long as the load has made
-    /// it; the new pages are free.
+    /// keeps all loaded records until the load ends. After an interrupted load, the file keeps the length that it had
+    /// reached, and the new pages are free.
     ///
     /// # Errors
     /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and for an invalid

@@ -100,9 +100,10 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
 }
 
 /// Returns how long an opening waits for the database's name. A session that opens or makes the database holds the name
-/// briefly, so the wait has a least length, whatever the lock timeout is. A transaction that drops or renames the
-/// database holds the name until it ends. If this thread has a transaction open, that transaction may be the holder, so
-/// the opening waits only for the least length. The wait always has a limit, because the holder may be stopped.
+/// only for a short time. So the opening waits at least for [`NAME_PATIENCE`], even if the lock timeout is shorter. A
+/// transaction that drops or renames the database holds the name until it ends. If this thread has a transaction open,
+/// that transaction may be the holder, so the opening waits only for [`NAME_PATIENCE`]. The wait always has a limit,
+/// because the holder may be stopped.
 fn wait_for_name(wait: Wait) -> Wait {
     match wait {
         _ if planted("libtp: a wait for a name has no bound") => Wait::Forever,

@@ -243,8 +243,8 @@ impl TextFile {
     }
 
     /// Writes the text to the file if this text was noted last; returns whether the file was different. Returns `None`
-    /// if another text was noted meanwhile. The list may have changed since the text was noted: a writer that waits
-    /// until no session changes the list might wait for ever.
+    /// if another text was noted meanwhile. Writes the text even if the list has changed since the text was noted: a
+    /// writer that waits until no session changes the list might wait for ever.
     fn write_noted(&self, txn: &Txn<'_>, text: &[u8]) -> Result<Option<bool>> {
         let note = TextNote::of(text);
         let Some(notes) = self.list.text_note(txn)?.filter(|notes| notes.next == note) else { return Ok(None) };

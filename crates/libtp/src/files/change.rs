@@ -90,8 +90,9 @@ impl Txn<'_> {
         })
     }
 
-    /// Replaces the contents of a plain file when the transaction commits, as [`Txn::create_file`] does. The new file
-    /// keeps the old file's mode, owner and group, but not its access lists, extended attributes and other hard links.
+    /// Replaces the contents of a plain file when the transaction commits. The new contents are written as
+    /// [`Txn::create_file`] writes them. The new file keeps the old file's mode, owner and group, but not its access
+    /// lists, extended attributes and other hard links.
     ///
     /// # Errors
     /// `File` when the file is missing; else as [`Txn::create_file`].

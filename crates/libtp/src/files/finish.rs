@@ -364,8 +364,9 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
     let (door, db) = (Door::of(env)?, rows::rows(env)?);
     run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
-        // The files are listed before the running transactions. A transaction that begins after the listing has no file
-        // on the list. A transaction that ran during the listing and has committed since has rows.
+        // The files are listed first, and then the running transactions and the committed rows. So no needed file is
+        // removed: a transaction that begins after the listing of the files has no file on the list. A transaction that
+        // ran during that listing is still running, or has aborted, or has committed, and then its rows name its files.
         let mut left = Vec::new();
         for directory in directories(env, &db, door.tag)? {
             match door.plain.list(&directory) {

@@ -58,7 +58,7 @@ pub enum Error {
     #[error("this program cancelled the wait for the lock on {} in mode {}: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.blockers())]
     Cancelled(Box<LockWait>),
     /// The lock can be granted only after another transaction of this thread ends: that transaction holds the lock, or
-    /// the holder waits for it. The thread cannot end it while it waits for the lock.
+    /// the holder waits for it. While the thread waits for the lock, the thread cannot end that transaction.
     #[error("the lock on {} in mode {} cannot be granted: {}. That transaction belongs to this thread, and the thread cannot end it while it waits; nothing was changed by this call. End the other transaction first, or do the work of both in one transaction", .0.object, .0.mode, .0.blockers())]
     OwnThread(Box<LockWait>),
     /// A snapshot needs log that may have been freed: the snapshot was held for longer than the settings allow, or too

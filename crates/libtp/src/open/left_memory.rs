@@ -2,8 +2,8 @@
 //! needed.
 //!
 //! A region outlives its processes so that the next process finds their work. If the environment's directory was
-//! deleted, there is no next process, and the memory would be lost until the machine restarts. So when a process first
-//! opens an environment whose region may be in a directory, the process checks all regions in that directory. `tp stat`
+//! deleted, there is no next process, and the memory would be lost until the machine restarts. So each process checks
+//! all regions in a directory once: when it first opens an environment whose region may be in that directory. `tp stat`
 //! checks them each time.
 //!
 //! A region is removed only if this user owns it, no process uses it, its environment is not in its former directory,

@@ -24,8 +24,8 @@ use crate::{Error, Result};
 /// report may come from a wild store.
 ///
 /// The time begins again whenever a look finds a thread of the process in a system call that no signal ends, such as a
-/// sync. A signal can end some syncs, for example in a file system that another process serves. A thread in such a sync
-/// may outlast this time, and checks the region before its next write.
+/// sync. But in some file systems a signal can end a sync, for example in a file system that another process serves. A
+/// thread in such a sync may outlast this time, and checks the region before its next write.
 const RUNNING_PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two checks whether the processes of the writing sessions run.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -35,8 +35,8 @@ const STOPPED_PATIENCE: Duration = Duration::from_secs(5);
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Opening<'_> {
-    /// Returns whether no process can find the broken region, although this process has it mapped, and no new region
-    /// has replaced it. Then only this mapping may have the end of the log.
+    /// Returns whether this process's mapping of the broken region may be the only place that has the end of the log:
+    /// no process can find the broken region any more, and no new region has replaced it.
     pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
         matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
     }

@@ -1,11 +1,11 @@
 //! Background work: the library's threads flush the log for relaxed commits, clean pages, take checkpoints and search
 //! for deadlocks.
 //!
-//! Each process that opened the environment has three threads. One thread only flushes the log. The other threads' work
-//! can take long (a checkpoint writes pages and waits for the disk). If the same thread flushed the log, the log's ring
-//! would fill meanwhile, and appenders would wait. The second thread repairs the sessions of dead processes as soon as
-//! they die. The third thread does all other work. Each job has a role that at most one session of all processes has at
-//! a time.
+//! Each process that opened the environment has three threads. The first thread flushes the log and does nothing else,
+//! because the other work can take long (a checkpoint writes pages and waits for the disk). If one thread did both, the
+//! log's ring would fill meanwhile, and appenders would wait. The second thread repairs the sessions of dead processes
+//! as soon as they die. The third thread does all other work. Each job has a role that at most one session of all
+//! processes has at a time.
 //!
 //! One of the log threads of all processes is their leader; the threads for other work have a leader, too (`Rounds`). A
 //! leader looks for work every few milliseconds while there is work. The other threads only check that the leader still
@@ -84,7 +84,7 @@ fn spawn(
     threads.start(name, run)
 }
 
-/// One thread's turns at a kind of work that one process at a time does for all.
+/// The turns of one thread in a kind of work that one process at a time does for all processes.
 struct Turns {
     rounds: Rounds,
     /// The pause when there is no work.

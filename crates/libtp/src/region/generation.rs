@@ -172,7 +172,7 @@ impl Generation {
         self.guarded_here(txn, work)
     }
 
-    /// As [`Generation::guarded_by`], for a caller whose own call has already called [`Generation::check_process`].
+    /// As [`Generation::guarded_by`], for a caller that has already called [`Generation::check_process`] itself.
     // Always inlined, with the functions that it calls: the result then needs no room in memory.
     #[inline(always)]
     pub(crate) fn guarded_here<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -243,7 +243,7 @@ impl Generation {
             return PanicEffect::Session;
         }
         if payload.is::<LeaveTimedOut>() {
-            // This is not a panic: this process leaves, and another process delays it.
+            // This unwinding is not a panic: this process is leaving, and has waited too long for another process.
             return PanicEffect::Session;
         }
         let text = panics::text_of(payload);

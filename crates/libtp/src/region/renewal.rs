@@ -81,7 +81,8 @@ impl Inner {
         if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
             return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
         }
-        // This frees address space for the next region: a process with a limit on its address space may have no other.
+        // This frees address space for the next region: a process with a limit on its address space may have no other
+        // room for that region.
         broken.managers.region.give_up_growth();
         let generation = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);

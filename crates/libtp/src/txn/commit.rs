@@ -111,8 +111,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Returns the outcome of a commit that ended with an error: the transaction is committed if its commit record was
-    /// written when the region broke or the session died.
+    /// Returns the outcome of a commit that ended with an error: the transaction is committed if the region broke, or
+    /// the session died, only after the commit record had been written.
     #[cold]
     #[inline(never)]
     fn cut_short(&mut self, seat: Box<Seated>, error: Error) -> Result<(Box<Seated>, Committed)> {

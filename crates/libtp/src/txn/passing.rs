@@ -99,7 +99,7 @@ impl Txn<'_> {
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.decided().is_empty() {
-            let what = "it drops or renames databases, which only this process knows until the commit; the transaction was undone. Pass a transaction on before it drops or renames databases";
+            let what = "it drops or renames databases, and only this process knows that until the commit; the transaction was undone. Pass a transaction on before it drops or renames databases";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         let env = self.environment().clone();

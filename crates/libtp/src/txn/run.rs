@@ -83,8 +83,8 @@ impl Run {
 
 impl Env {
     /// As [`Env::run`], where `work` has an error type of the program's own. After an error of `work`, the transaction
-    /// runs again if its last failed call failed because of a deadlock or of events outside the transaction, whatever
-    /// error `work` returned. Otherwise the error is returned.
+    /// runs again if the last of its calls to fail did so because of a deadlock or of events outside the transaction,
+    /// whatever error `work` returned. Otherwise the error is returned.
     ///
     /// # Errors
     /// The error that `work` returned, after the transaction was aborted; or the commit's error.
@@ -163,7 +163,8 @@ fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> End
             Ended::Failed { is_again } => match txn.abort() {
                 // A failed undo takes precedence over a retryable error.
                 Err(undone) if is_again => (Err(undone), false),
-                // The caller's error takes precedence over an error of the abort; the next opening repeats the abort.
+                // Otherwise the caller's error takes precedence over an error of the abort; the next opening repeats
+                // the abort.
                 _ => (Ok(()), is_again),
             },
         };

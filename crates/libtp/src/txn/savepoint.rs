@@ -50,8 +50,8 @@ impl<'e> Txn<'e> {
         self.savepoint_with(Some(self.parts().mark()))
     }
 
-    /// As [`Txn::savepoint`], for records only: the caller stores nothing to memory before the savepoint ends, and the
-    /// program may be using the memory.
+    /// As [`Txn::savepoint`], for records only. The caller stores nothing to memory before the savepoint ends. So the
+    /// program may have a living [`Joined`](crate::Joined), with which a rollback of memory would be refused.
     pub(crate) fn savepoint_of_records(&self) -> Savepoint<'_, 'e> {
         self.savepoint_with(None)
     }

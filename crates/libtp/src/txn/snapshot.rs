@@ -20,8 +20,8 @@ use crate::{Durability, Env, Error, Result};
 /// and a snapshot waits for no transaction.
 ///
 /// A snapshot shows every commit, of this process and of other processes, that could have been read when the snapshot
-/// began. These are all commits that the calling thread has seen, or that another thread saw and told this thread
-/// about. If a read finds a commit that is not on disk, and whose answer waits for the disk
+/// began. They include all commits that the calling thread has seen, and all that another thread saw and told this
+/// thread about. If a read finds a commit that is not on disk, and whose answer waits for the disk
 /// ([`Durability`](crate::Durability)), the read waits for the disk, too. So a crash of the machine takes back nothing
 /// that a read returned. If the environment's commits are `Relaxed`, reads do not wait. A read undoes later changes in
 /// copies of the records, with the log. The log is kept for a snapshot within limits (`snapshot_log`,

@@ -43,8 +43,8 @@ use crate::{Durability, Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Several threads may use one transaction in turns, with a mutex around it, because each change builds on the previous
-/// change.
+/// Several threads may use one transaction, with a mutex around it. They take turns, because each change builds on the
+/// previous change.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

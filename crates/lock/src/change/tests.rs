@@ -41,7 +41,7 @@ impl Scene {
         self.locks.try_lock(session, self.lockers[locker], name(hash), mode).unwrap();
     }
 
-    /// Makes a queue of two readers: a lock that no other locker wants is in no bucket.
+    /// Makes a queue of two readers. With a single reader the lock would be thin, and in no bucket.
     fn queue(&self, session: &Session, hash: u64) {
         (0..2).for_each(|locker| self.lock(session, locker, hash, S));
         self.locks.reserve(session, self.lockers[0]).unwrap();
@@ -103,7 +103,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             return;
         };
         assert!(why.downcast_ref::<Stopped>().is_some(), "the call stopped for another reason");
-        // A session that is stopped between two sections holds no latch, so nothing has marked it yet.
+        // A session that is stopped between two sections holds no latch, so nothing has marked it as dead yet.
         victim.mark_dead();
         scene.repair(&victim);
         scene.locks.check().unwrap_or_else(|broken| panic!("stopped before store {stores}: {broken}"));

@@ -33,8 +33,8 @@ fn one_locker_holds_a_million_locks_without_a_setting() {
     scene.assert_empty();
 }
 
-/// A scan tries its locks with a page latched. Buckets are split between such groups of locks, even buckets that have
-/// become too large for the usual undo log.
+/// A scan tries a group of locks while it has a page latched. After each group, with no latch held, buckets are split,
+/// even buckets that have become too large for the usual undo log.
 #[test]
 fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
     let scene = Scene::new(Settings::default());
@@ -66,7 +66,7 @@ fn buckets_are_split_while_other_sessions_use_them() {
             scope.spawn(move || {
                 let actor = scene.actor(place);
                 for _ in 0..5 {
-                    // All threads lock the same names: a lock that no other locker wants is in no bucket.
+                    // All threads lock the same names: a lock of a single locker would be thin, and in no bucket.
                     (0..4000).for_each(|hash| actor.lock(record(hash), S));
                     (0..4000).for_each(|hash| assert_eq!(actor.holds(record(hash)), Some(S)));
                     all_hold.wait();

@@ -253,7 +253,7 @@ fn an_instant_lock_waits_for_holders_but_not_for_waiters_and_is_not_kept() {
         waiting.join().unwrap();
     });
     assert!(scanner.locks.is_free(&scanner.session, gap));
-    // One locker holds IX, another waits for X: a third may still enter for an instant.
+    // While one locker holds IX and another waits for X, the instant lock of a third locker is granted at once.
     scanner.lock(gap, IX);
     scope(|scope| {
         scope.spawn(|| scene.actor(0).lock(gap, X));

@@ -130,7 +130,7 @@ fn failure(world: &World) -> Option<String> {
     if world.is_instant_wrong {
         return Some("an instant lock is granted while another locker holds the name".into());
     }
-    // The queues as a repair would find them.
+    // The queues are checked as a repair would find them.
     let mut repaired = world.clone();
     (0..ACTORS).for_each(|actor| repaired.roll_back(actor));
     let is_hidden = |&name: &usize| !repaired.queues[name].is_empty() && !repaired.words[word_of(name as u8)].fat;

@@ -228,7 +228,7 @@ impl Step<'_> {
         self.world.stacks[usize::from(locker)]
     }
 
-    /// Fills a free slot of the locker, and puts it on its stack.
+    /// Fills a free slot of the locker, and puts the slot on the locker's stack.
     fn note(&mut self) -> Place {
         let actor = self.actor().clone();
         let (stack, noted) = (self.stack(actor.locker), self.world.notes[usize::from(actor.locker)]);

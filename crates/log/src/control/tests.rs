@@ -254,8 +254,8 @@ fn on_a_full_disk_a_list_that_needs_a_further_block_fails_and_changes_nothing() 
     let before = after_restarts(120);
     file.write(&before).unwrap();
     disk.fail_call(Calls::On(Operation::Allocate, CONTROL_NAME.into()), 0, Fault::Enospc, Repeat::Forever);
-    // The first restart without room in the slot finds an allocated further block. The first restart without such a
-    // block changes nothing.
+    // Every allocation for the control file fails from here on. A restart whose list does not fit into the slot is then
+    // refused, and changes nothing.
     let control = after_restarts(140);
     let refused = file.write(&control).unwrap_err();
     assert!(matches!(refused, Error::Full { .. }), "{refused}");

@@ -84,7 +84,7 @@ fn commits_share_syncs_and_are_acknowledged_only_when_durable() {
     });
     let syncs = syncs.load(Ordering::SeqCst);
     assert!(syncs < 8 * COMMITS as u64 / 2, "{syncs} syncs for {} commits", 8 * COMMITS);
-    // At each acknowledgement a power cut that loses everything unsynced keeps the record.
+    // If the power is cut at an acknowledgement and everything unsynced is lost, the acknowledged record is kept.
     let mut all: Vec<(usize, Lsn)> = acknowledged.into_iter().flatten().collect();
     all.sort_unstable();
     let mut images = rig.disk.crash_images();
@@ -130,7 +130,7 @@ fn reach_a_new_segment(side: &Side) {
     while geometry.locate(side.log.durable()).segment == segment {
         side.commit(&[0; 1000]).unwrap();
     }
-    // The next append finds all segments made.
+    // The segments are made here, so that no later append makes one.
     side.log.prepare_segment(&side.session, side.log.tail().plus(1 << 20)).unwrap();
 }
 

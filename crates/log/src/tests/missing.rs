@@ -45,8 +45,8 @@ fn checkpoint(rig: &Rig) {
     file.write(&control).unwrap();
 }
 
-/// Checks that a restart needs each segment. Removes one segment at a time, then cuts it to each of some lengths. After
-/// the file is restored, nothing is lost.
+/// Checks that a restart needs each segment. Removes one segment, or cuts it to one of several lengths: the restart is
+/// refused. After the file is put back, nothing is lost.
 fn every_segment_counts(rig: &Rig, newest: u32) {
     let end = rig.one.log.durable();
     for number in 1..=newest {

@@ -54,7 +54,7 @@ fn a_log_whose_word_for_its_life_is_damaged_is_saved_by_its_records() {
 }
 
 #[test]
-fn after_a_restart_of_the_machine_a_rescue_needs_no_single_word_of_the_header() {
+fn after_a_restart_of_the_machine_the_log_is_saved_although_any_one_header_word_is_damaged() {
     let kept = [
         offset_of!(LogHeader, append),
         offset_of!(LogHeader, written_back),

@@ -142,5 +142,5 @@ fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let told = watch.wait(std::time::Duration::from_millis(1));
     other.kill().expect("a test may kill its child");
     other.wait().expect("the child was killed");
-    assert!(told, "the descriptor belongs to the other process, which still runs");
+    assert!(told, "the death is not reported, because a running process has the pid");
 }

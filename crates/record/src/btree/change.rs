@@ -370,7 +370,8 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         self.access.reserve_lock()
     }
 
-    /// Returns the record after the change if `before` was found.
+    /// Returns the stored value and the flags that the change gives to the record. `before` is the present record, if
+    /// there is one.
     #[inline]
     fn after(&self, before: Option<&Record<'_>>) -> Tryout<After<'_>> {
         let exists = before.is_some_and(|record| !record.is_ghost());

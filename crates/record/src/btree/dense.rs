@@ -60,7 +60,7 @@ fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) 
 }
 
 /// Returns a leaf and its left neighbour, if the leaf has neighbours on both sides and the two leaves have the same
-/// parent. The last leaf never shares: inserts in key order leave full leaves without sharing.
+/// parent. The last leaf never shares: if keys are inserted in order, the leaves become full without sharing.
 fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
     let neighbours = |node: &Node<'_>| {
         let first = node.cell_bytes(0) + SLOT_BYTES;

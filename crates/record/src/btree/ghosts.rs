@@ -6,8 +6,9 @@
 //! the transaction that made the record shorter has ended, so no undo needs the slack. One redo-only record removes
 //! ghosts and slack. The page keeps the highest LSN of a removed ghost, for snapshots.
 //!
-//! If the session's own transaction has locked more than single records, the session recognises the ghosts of this
-//! transaction by their LSN. With page locks, nothing is removed from a leaf that another transaction has locked.
+//! If the session's own transaction has locked the whole database or whole pages, no lock on a record shows which
+//! ghosts the transaction made. So the session recognises them by their LSN. With page locks, nothing is removed from a
+//! leaf that another transaction has locked.
 //!
 //! A ghost or a replaced chain is also kept while a snapshot may need the version before it: until every present and
 //! future snapshot sees the change that made the ghost or replaced the chain (`Managers::reclaim_horizon`).

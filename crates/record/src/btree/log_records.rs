@@ -44,7 +44,7 @@ pub const ABSORB: u16 = 43;
 pub const LOAD: u16 = 44;
 /// The root of an empty tree gets the loaded pages as children. Logged as a compensation, so that undo skips the load.
 pub const LOAD_ROOT: u16 = 45;
-/// A leaf merges into its left neighbour, which takes over its records and its key range.
+/// A leaf merges into its left neighbour, which takes over the leaf's records and key range.
 pub const MERGE: u16 = 46;
 
 body! {

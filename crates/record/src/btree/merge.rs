@@ -1,9 +1,9 @@
 //! Merges neighbouring leaves with few records, while other sessions read and write.
 //!
-//! Not in the paper. In one log record, the *left* leaf takes over its right neighbour's records and key range. As in
-//! the unlinking of an emptied leaf, the lower bound of a page never changes while the page is in the tree. The right
-//! leaf keeps its right link, gets a *deleted* mark, and is freed when no session can be on the way to it (PROTOCOLS
-//! T2). A session that was on the way begins again from the root, and finds its keys in the left leaf.
+//! Not in the paper. In one log record, the *left* leaf takes over its right neighbour's records and key range, as in
+//! the unlinking of an emptied leaf. So the lower bound of a page never changes while the page is in the tree. The
+//! right leaf keeps its right link, gets a *deleted* mark, and is freed when no session can be on the way to it
+//! (PROTOCOLS T2). A session that was on the way begins again from the root, and finds its keys in the left leaf.
 //!
 //! Records move unchanged, with their LSN, flags, and the room that undo may need (PROTOCOLS T4). Locks on records stay
 //! valid, because their names contain no page. With page locks, a leaf merges only if no transaction has locked it.

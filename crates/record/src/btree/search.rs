@@ -6,8 +6,9 @@
 //!
 //! The usual way down reads inner pages without their latches (`glance`), and latches a page where that fails.
 //!
-//! A session that follows a right link that the parent lacks posts the page (PROTOCOLS T1). The post helps other
-//! sessions. If it fails, for example because the log is full, the search continues.
+//! If a session follows a right link to a page for which the parent has no downlink yet, the session posts that page:
+//! it inserts the downlink (PROTOCOLS T1). The post helps other sessions. If it fails, for example because the log is
+//! full, the search continues.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
@@ -47,7 +48,7 @@ pub(crate) fn node_of<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Res
 
 #[cold]
 pub(crate) fn no_node(pages: &Pages<'_>, number: u32) -> crate::Error {
-    pages.corrupt(number, "other pages lead to it as a page of a B-tree, and it is not such a page")
+    pages.corrupt(number, "other pages link to it as a B-tree page, but it is not a B-tree page")
 }
 
 /// Returns the step at a page on the way to `key` on `level`.
@@ -114,8 +115,8 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
 }
 
 /// Calls `look` with the leaf whose range holds `key`, latched shared, with its contents, and with the place of the key
-/// as [`Node::find`] returns it. The fast path is tried first: all pages are in memory and not latched by others, no
-/// page is split or unlinked, and there is no damage.
+/// as [`Node::find`] returns it. The fast path is tried first. It succeeds only if all pages are in memory and not
+/// latched by others, no page is split or unlinked, and there is no damage.
 // Always inlined: the latched page and its header stay in registers.
 #[inline(always)]
 pub(crate) fn at_leaf<'a, R>(
@@ -154,8 +155,9 @@ pub(crate) fn at_leaf<'a, R>(
     at_leaf_slowly(pages, key, look)
 }
 
-/// Like [`at_leaf`], for a leaf number that the pages above gave for the key earlier in the same visit of the tree
-/// (PROTOCOLS T2). Returns `None` if the leaf has been split or unlinked since, or is latched by another session.
+/// Like [`at_leaf`], but takes the number of the leaf, which the caller has found for the key earlier in the same visit
+/// of the tree (PROTOCOLS T2). Returns `None` if a split has moved the key to another leaf, if the leaf was unlinked,
+/// or if the leaf cannot be latched without a wait or a read from the disk.
 #[inline(always)]
 pub(crate) fn at_known_leaf<'a, R>(
     pages: &Pages<'a>,
@@ -285,8 +287,8 @@ pub(crate) fn leaf_number_now(pages: &Pages<'_>, key: &[u8]) -> Option<u32> {
     None
 }
 
-/// Returns the child on the way to `key` of a page that needs a latch, and the child's level. For a leaf, returns the
-/// leaf itself.
+/// For a page that must be latched, returns its child on the way to `key`, and the child's level. For a leaf, returns
+/// the leaf itself and level 0.
 #[inline(never)]
 fn child_now(pages: &Pages<'_>, number: u32, level: u8, key: &[u8]) -> Option<(u32, u8)> {
     let page = pages.shared_now(number, level, false)?;

@@ -1,8 +1,8 @@
 //! Chooses where to split a full page, and by which key.
 //!
-//! Paper: LIBTP section 5, footnote 5: "in-order insertion is pessimal for B-tree indices". Here a key that is inserted
-//! at the very end of its level leaves the full page full and begins the next page. The same applies to the very
-//! beginning, for keys in falling order. Otherwise the halves are balanced, including the new key.
+//! Paper: LIBTP section 5, footnote 5: "in-order insertion is pessimal for B-tree indices". Here, if a key is inserted
+//! at the very end of its level, the full page stays full, and the key begins the next page. The same applies to the
+//! very beginning, for keys in falling order. Otherwise the halves are balanced, including the new key.
 //!
 //! Between leaves the separator is the shortest key that distinguishes them. Between inner pages it is the key that
 //! moves up.

@@ -1,19 +1,19 @@
 //! Unlinks emptied leaves, and frees their pages later.
 //!
-//! PROTOCOLS T2. One log record unlinks a leaf without slots from its parent and both neighbours. The *left* neighbour
-//! takes over the leaf's key range, so that the lower bound of a page never changes while the page is in the tree. The
-//! unlinked page keeps its right link and gets a *deleted* mark. A session that is on the way to this page starts again
-//! from the root. The page becomes free only when every tree operation that ran at the time of the unlinking has ended.
-//! Until then the header of the left neighbour names the page, so a crash loses no page.
+//! PROTOCOLS T2. One log record unlinks an empty leaf, which has no slots, from its parent and from both neighbours.
+//! The *left* neighbour takes over the leaf's key range, so that the lower bound of a page never changes while the page
+//! is in the tree. The unlinked page keeps its right link and gets a *deleted* mark. A session that is on the way to
+//! this page starts again from the root. The page becomes free only when every tree operation that ran at the time of
+//! the unlinking has ended. Until then the header of the left neighbour names the page, so a crash loses no page.
 //!
 //! A leaf that is the first child of its parent has no left neighbour under that parent. It stays in the tree, empty,
 //! while the parent has other children. If it is the only child, the parent's left neighbour absorbs the parent: in one
 //! log record it takes over the parent's key range and child (`absorb.rs`). Then the leaf is no first child any more.
-//! So a deleted range of keys leaves one empty leaf below each page that has other children. The root and the first
-//! page of each level are never unlinked.
+//! So after a range of keys is deleted, a parent that keeps other children may keep one empty leaf, its first child.
+//! The root and the first page of each level are never unlinked.
 //!
-//! Any session that passes an empty leaf tries to unlink it, and does not wait. An obstacle, such as a neighbour with
-//! its own unlinked page, is often gone when the next session passes the leaf.
+//! Any session that passes an empty leaf tries to unlink it, and does not wait. An obstacle, such as a neighbour whose
+//! header still names an earlier unlinked page, is often gone when the next session passes the leaf.
 
 use libtp_log::Lsn;
 use rio::failpoint;
@@ -48,14 +48,14 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     };
     while is_first_child(access, gone, &separator)? {
         if !absorb::absorb(access, &separator, 1)? {
-            // An only child stays for a short time only. For example, it stays until a page is freed that the parent's
-            // neighbour absorbed earlier.
+            // A leaf that is the only child stays briefly, for example until the page that the parent's neighbour
+            // absorbed earlier has been freed.
             if has_siblings(access, &separator)? {
                 access.database.note_staying(gone, lsn);
             }
             return Ok(false);
         }
-        // The leaf is not the first child of its new parent, even if the unlinking fails later.
+        // Under its new parent the leaf is not the first child, whether or not the unlinking then succeeds.
         access.database.forget_staying(gone);
     }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;

@@ -3,7 +3,8 @@
 //! An outdated page, which is a valid image from an earlier time, may lead back to a page of the walk: the outdated
 //! page was removed from the chain and later added at its end. The bucket is latched during the walk, so an endless
 //! walk would stop all sessions. A chain with a circle is an error that names the page. Brent's method finds a circle
-//! of any length within three times its pages: the walk remembers the page at the last power of two.
+//! of any length after at most three times as many pages as the chain has: the walk remembers the page whose place in
+//! the walk was the last power of two.
 
 use crate::hash::bucket::bucket_page;
 use crate::hash::page::BucketPage;

@@ -23,7 +23,7 @@ use crate::locking::{Access, Purpose};
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The low bits of a hash are the number of its gap: this many bits.
+/// The number of low bits of a hash that give the number of the hash's gap.
 const GAP_BITS: u32 = 4;
 
 /// Returns the gap that a new key with this hash enters.

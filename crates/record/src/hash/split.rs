@@ -260,7 +260,7 @@ fn move_on<'a>(
     })
 }
 
-/// Refuses a page that this session has already latched: the chains of two buckets lead to it.
+/// Returns an error if this session has already latched the page: the chains of two buckets then lead to the same page.
 fn refuse_latched(pages: &Pages<'_>, number: u32, latched: u32) -> Result<()> {
     match number == latched {
         true => Err(pages.corrupt(number, "the pages of two buckets lead to it")),

@@ -73,10 +73,10 @@ fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> 
 
 impl Access<'_> {
     /// Returns the present place of a record seen earlier. If the record was deleted, other records of its old leaf
-    /// give the place. The place is after the nearest existing record with a lower old number, so that the cursor next
-    /// returns a record inserted there. If all these records were deleted, the place is the list's beginning if the old
-    /// leaf was the first leaf, and otherwise before the nearest existing record with a higher old number. If all
-    /// records of the old leaf were deleted, the place is the old number.
+    /// give the place. The place is after the nearest existing record with a lower old number, so that, if a record is
+    /// inserted at this place, the cursor's next step returns it. If no record with a lower old number exists any more:
+    /// in the first leaf, the place is the list's beginning; in any other leaf, it is before the nearest existing
+    /// record with a higher old number. If all records of such a leaf were deleted, the place is the old number.
     ///
     /// # Errors
     /// As [`Access::list_count`].

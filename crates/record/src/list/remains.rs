@@ -51,8 +51,10 @@ impl Remains {
         if let Some(root) = self.root {
             walk.below(root, None, &mut known);
         }
-        // For each placed record, the pieces that come after it, sorted by the id of each piece's first record. Key 0
-        // has the pieces that come before all placed records.
+        // A piece is a run of records whose order is known but whose place in the list is not: the records below one
+        // node to which no other node leads, or a single record to which no node leads. For each placed record, the map
+        // has the pieces that come after it, sorted by the id of each piece's first record. Key 0 has the pieces that
+        // come before all placed records.
         let mut behind: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
         let in_place = walk.placed.clone();
         let mut put = |piece: Vec<u64>| {

@@ -92,7 +92,7 @@ pub fn slots_at(high_bytes: usize, low_bytes: usize) -> usize {
 pub struct Flags;
 
 impl Flags {
-    /// The right neighbour has no entry in the parent yet. A session that notices this posts the neighbour (PROTOCOLS
+    /// The right neighbour has no entry in the parent yet. A session that sees this flag posts the neighbour (PROTOCOLS
     /// T1).
     pub const INCOMPLETE: u16 = 1;
     /// The page was emptied and unlinked. Its right link stays valid (PROTOCOLS T2).
@@ -397,8 +397,8 @@ impl<'p> Slotted<'p> {
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
     }
 
-    /// Returns true if a search key is certainly above all keys of the page. After false, it may be above them or not.
-    /// The search key begins with the common prefix.
+    /// Returns true if a search key is certainly above all keys of the page. If the result is false, the search key may
+    /// still be above them. The search key begins with the common prefix.
     #[inline]
     pub fn is_above_all(&self, key: &[u8], cell_head: usize) -> bool {
         let Some(last) = self.slots.last() else { return true };
@@ -454,7 +454,8 @@ impl<'p> Slotted<'p> {
         let skip = usize::from(self.header.skip_bytes.get());
         let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
         if bytes <= 4 || rest.len() <= 4 {
-            // Equal heads: if a key ends within its head, the other key is longer by zeros or has the same length.
+            // The heads are equal, and one of the keys ends within its head. So the other key has the same length, or
+            // continues with zeros.
             return bytes.cmp(&rest.len());
         }
         self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
@@ -516,8 +517,8 @@ impl<'p> Slotted<'p> {
     }
 }
 
-/// Returns the number of bytes that heads skip if all keys share `shared` bytes. A search must compare the skipped
-/// bytes in a cell, so heads skip several bytes or no byte.
+/// Returns the number of bytes that heads skip if all keys share `shared` bytes. If heads skip bytes, a search must
+/// compare these bytes in a cell. That is worth it only for several bytes, so a few bytes are not skipped.
 pub fn worth_skipping(shared: usize) -> usize {
     const SKIP_MIN: usize = 3;
     if shared < SKIP_MIN {

@@ -3,9 +3,9 @@
 //! The program never holds a latch, and no function of the program runs under a latch (PROTOCOLS D12): the program
 //! works on a copy. A changed copy is stored only if the page's LSN equals the copy's LSN.
 //!
-//! Locks: a page is read under S, and may be changed in any way under X. A change of a type with an undo function of
-//! the program takes IX. Several transactions can make such changes at the same time. A transaction that reads or
-//! stores the page waits for all of them (docs/design/0019).
+//! Locks: a page is read under S, and may be changed in any way under X. If the type of a change has an undo function
+//! of the program, the change takes only IX. Several transactions can make such changes at the same time. A transaction
+//! that reads or stores the page waits for all of them (docs/design/0019).
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;

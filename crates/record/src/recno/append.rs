@@ -3,14 +3,15 @@
 //! The next number is the number of the first unused slot of the last page. It is found and used under the page's
 //! latch, so appending transactions wait for each other only for nanoseconds, and never for each other's locks. Another
 //! transaction may have locked the number, because it read the number and found no record. Then the append skips the
-//! number. But if the append's own transaction has read to the end, the append waits for the lock, because its
-//! transaction could later find a record there. Numbers of aborted transactions stay empty.
+//! number. But if the append's own transaction has read to the end, the append waits for the lock. Otherwise the other
+//! transaction could put a record under the skipped number, and the append's transaction could find this record later.
+//! Numbers of aborted transactions stay empty.
 //!
 //! The meta page has the number of the last page; a process keeps a copy.
 //!
-//! All appending transactions need the next page at the same moment, and other transactions wait for their locks. So
-//! the session that uses the middle slot of the last page brings the next page into memory. One session does this slow
-//! work while the others continue.
+//! When a page is full, all appending transactions need the next page at the same moment. If they had to wait for the
+//! disk then, all transactions that wait for their locks would wait longer, too. So the session that uses the middle
+//! slot of the last page brings the next page into memory. One session does this slow work while the others continue.
 
 use libtp_lock::Mode;
 use libtp_process::Rank;

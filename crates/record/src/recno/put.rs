@@ -122,8 +122,8 @@ impl Access<'_> {
         Err(self.pages.corrupt(page_number, "there was no room for a record"))
     }
 
-    /// Returns whether the transaction has read to the end. It must then lock the unused numbers that are below a new
-    /// record.
+    /// Returns whether the transaction has read to the end. If so, the transaction must lock the unused numbers that
+    /// are below a new record.
     pub(crate) fn has_read_to_end(&self, granularity: Option<Granularity>) -> bool {
         let end = lock_names::end_gap(self.database.id());
         granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))

@@ -1,8 +1,8 @@
 //! The records that a snapshot's cursor has copied, and their buffers.
 //!
 //! Copying a short range of a B-tree takes hardly longer than allocating memory for the copy. So a thread keeps the
-//! buffers of its last cursor for its next cursor, until the thread ends. It keeps the buffers of one batch: a short
-//! range is on one leaf.
+//! buffers of its last cursor for its next cursor, until the thread ends. It keeps the buffers of only one batch,
+//! because a short range is on one leaf.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};

@@ -26,7 +26,7 @@ use crate::pages::ROUNDS_MAX;
 use crate::shortcuts::Name;
 use crate::Result;
 
-/// The largest number of records whose single copies take no longer than a copy of the whole page.
+/// The largest number of records that are copied one by one. To copy more records, a copy of the whole page is faster.
 const SINGLE_COPIES_MAX: usize = 16;
 /// The number of bytes that are reserved for each record's key and value. Longer records allocate more.
 const RESERVED_BYTES: usize = 128;
@@ -108,9 +108,9 @@ impl<'a> SnapshotAccess<'a> {
         version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
     }
 
-    /// Reads the chain to which a version of the record of `key` refers. Chains are kept for snapshots. If a snapshot
-    /// is too old, its chain may have been freed, and it may read arbitrary bytes. The leaf's deleter LSN then makes
-    /// the call fail.
+    /// Reads the chain to which a version of the record of `key` refers. Chains are kept for snapshots. But if a
+    /// snapshot is too old, the chain may have been freed, and the bytes that were read are arbitrary. The leaf's
+    /// deleter LSN then makes the call fail.
     fn read_chain(&self, key: &[u8], chain: ChainRef) -> Result<Vec<u8>> {
         let pages = &self.access.pages;
         let value = long_value::read(pages, chain);

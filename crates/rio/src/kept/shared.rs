@@ -35,8 +35,8 @@ pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
         }
         match super::lock(path, access, FlockOperation::NonBlockingLockShared) {
             Ok(Some(file)) if !is_left(&file) => return Ok(Some(file)),
-            // Either the last handle has left, and this handle may now be the only one; or another handle is now the
-            // only one.
+            // The last handle has left meanwhile. The next attempt gets the exclusive lock, unless another handle gets
+            // it first.
             Ok(Some(_)) => {}
             Err(Error::InUse { .. }) if begun.elapsed() < OPENING_TIMEOUT => {}
             refused => return refused,

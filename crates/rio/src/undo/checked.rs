@@ -10,10 +10,10 @@
 //! only if the sum agrees. A fence takes longer than such a sum.
 //!
 //! Ranges may be announced before they are declared: their records are then written back together. That takes as long
-//! as to write back one record.
+//! as writing back one record.
 //!
-//! If we die here: recovery checks the sum until the next transaction has its first record, so the summed bytes may not
-//! change in that time. If several threads have a log each, another thread may change these bytes, so in a chain of
+//! If we die here: recovery checks the sum until the next transaction has its first record, so the summed bytes must
+//! not change until then. If several threads have a log each, another thread can change these bytes, so in a chain of
 //! several logs the commit uses fences. Code that stores outside of transactions calls [`Undo::confirm`] first.
 
 use std::cell::{Cell, Ref, RefCell};
@@ -56,8 +56,8 @@ impl Undo {
         if form.get() != wanted as u64 && !self.has_images() {
             self.cut(0);
             self.write_back_word(&self.words[0]);
-            // Records with checksums may remain after the zero. With a higher sequence number of the log, they are
-            // records of an earlier sequence.
+            // Old records with checksums may remain after the zero. Raising the log's sequence number makes them
+            // records of an earlier sequence, which recovery ignores.
             self.raise_sequence();
             form.publish(wanted as u64);
             self.write_back_word(form);
@@ -243,8 +243,8 @@ impl Undo {
         self.forget_saved();
     }
 
-    /// If the last transaction ended by a sum, makes its end independent of the sum. Called before a store outside of a
-    /// transaction to bytes that such a transaction may have changed.
+    /// If the last transaction ended by a sum, makes its end independent of the sum. Call this before code that is not
+    /// in a transaction stores to bytes that a transaction ended by a sum may have changed.
     pub fn confirm(&self) {
         if self.write_back != WriteBack::None {
             let sequence = &self.region.at(self.log).sequence;
@@ -258,7 +258,8 @@ impl Undo {
     /// The stores of a transaction that ended by a sum may be in memory only in part. The transaction is whole if its
     /// changed bytes have the sum. The transaction is also whole if some of its records are missing: then the next
     /// transaction has overwritten these records, and it began only when all stores of the ended transaction were in
-    /// memory. While all records of the last transaction exist, no later transaction has stored anything.
+    /// memory. While all records of the last transaction exist, no later transaction has stored anything, so the sum
+    /// decides whether the ended transaction is whole.
     pub(super) fn checked_records(&self, start: usize) -> Vec<usize> {
         let log = self.region.at(self.log);
         let (sequence, ended) = (log.sequence.load(), log.ended[0].load());
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmed_end_or_the_end_in_one_of_several_logs_needs_no_sum() {
+    fn no_sum_is_needed_after_confirm_or_with_several_logs() {
         let made = Made::new();
         let undo = made.used_by(WriteBack::Clflush);
         let further = undo.add_further(4096).unwrap();

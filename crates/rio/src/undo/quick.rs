@@ -128,9 +128,9 @@ impl<'s, T: Parts> Quick<'s, T> {
 
     /// Saves the before-image of `bytes` at the position `at` in the log that ends at `top`. Returns the bytes, to be
     /// stored to. Calls `prepare` with these numbers first if the image cannot take the quick path. Adds the length of
-    /// the image's records to `top` in any case, so that the compiler knows `top`: if `prepare` fails, `top` is ahead
-    /// of the log's end from now on, and the gate stays shut. If the memory outlives the cache, the log's handle has
-    /// the end, and `top` means nothing.
+    /// the image's records to `top` in any case, so that the compiler knows `top`. So if `prepare` fails, `top` is
+    /// ahead of the log's end from then on; the gate then stays shut. If the memory outlives the cache, the log's
+    /// handle has the end, and `top` means nothing.
     ///
     /// # Errors
     /// Errors of `prepare`.

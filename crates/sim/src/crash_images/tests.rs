@@ -50,7 +50,7 @@ fn synced_bytes_and_names_are_in_every_image() {
 }
 
 #[test]
-fn drop_all_loses_and_keep_all_keeps_every_unsynced_change() {
+fn drop_all_loses_every_unsynced_change_and_keep_all_loses_none() {
     let (disk, file) = prepared(1);
     file.write_at(&[2; 100], 50).unwrap();
     file.set_len(5000).unwrap();

@@ -160,7 +160,7 @@ impl Changes {
         &self.bodies[change.body_at as usize..][..change.body_bytes as usize]
     }
 
-    /// Returns the changes of a page, all of which were placed.
+    /// Returns the changes of a page, after all changes of the batch were placed.
     fn of<'b>(&'b self, share: &Share, managers: &'b Managers) -> impl Iterator<Item = PageChange<'b>> {
         let end = share.change_at as usize;
         self.changes[end - share.changes as usize..end].iter().map(|change| {

@@ -2,9 +2,9 @@
 //! undone when the file is there again.
 //!
 //! Only the database of a missing file cannot be used. So the restart undoes the loser's changes in all other files,
-//! and ends the loser. Separate log records list its left changes. They come before every compensation whose undo
-//! continues before a left change. As long as the file is missing, the log is kept from the loser's first record on,
-//! and each restart reads all of that log.
+//! and ends the loser. Separate log records list its left changes. These records are logged before any compensation
+//! that states a place before a left change as the place where undo continues. As long as the file is missing, the log
+//! is kept from the loser's first record on, and each restart reads all of that log.
 //!
 //! A left change is undone later in the loser's name. Its compensation has the LSN of the loser's record before the
 //! change as the place where undo would continue. So a restart knows from the compensations which changes are no longer

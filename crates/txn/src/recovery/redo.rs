@@ -65,7 +65,8 @@ pub(crate) fn redo_held(managers: &Managers, dead: &Session, record: &RecordRef<
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
-        // A page that `dead` has not latched was finished before: latches are released after the note is cleared.
+        // A page that `dead` has not latched is finished: `dead` releases a latch only after it has cleared the note,
+        // and a repair releases a latch only after the redo.
         let Some(mut page) = managers.buffers.held_by(dead, page) else { continue };
         dead.ensure_undo(2 * page.len() as u64 + 4096)?;
         let change = PageChange { record_type, role, lsn: record.lsn, body };

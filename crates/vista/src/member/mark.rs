@@ -73,7 +73,8 @@ impl Segment {
 
     /// Closes the page ranges after the first `count`, except where they overlap the first `count`. A range that the
     /// system refuses to close stays open until the transaction's end. `is_all` states that no range had been declared
-    /// at the mark: if a protection key guards the segment, everything is then closed, and otherwise nothing.
+    /// at the mark. A protection key cannot close single ranges: it closes everything if `is_all` is set, and otherwise
+    /// nothing.
     fn close_ranges_since(&mut self, count: usize, is_all: bool) {
         let Some(guarded) = &mut self.guarded else { return };
         if let Some(key) = self.view.key() {

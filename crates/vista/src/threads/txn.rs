@@ -50,7 +50,8 @@ impl ThreadTxn<'_, '_> {
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let (worker, top) = (&mut *self.worker, self.top);
-        // The check is here so that the compiler knows the results of the lookups below: nothing changes in between.
+        // The check is here, before the inlined `save_range`, so that the compiler knows what the lookups there find:
+        // nothing changes in between.
         let threads = worker.threads;
         let is_quick = threads.flat.has(at, bytes)
             && worker.undo.has_quick_room(top, bytes)

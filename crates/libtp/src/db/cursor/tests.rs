@@ -12,8 +12,8 @@ fn name(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Walks through the file, with a transaction for each step, while other records are inserted, enough to split the
-/// file, and records are removed, including the record under the cursor. Returns how often each record was met.
+/// Walks through the file, with a transaction for each step. Between the steps, inserts other records, enough to split
+/// the file, and sometimes removes the record under the cursor. Returns how often each record was met.
 fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
     for number in 0..300 {
         env.run(|txn| db.put(txn, &name(number), b"")).unwrap();

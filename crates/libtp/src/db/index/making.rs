@@ -51,7 +51,8 @@ impl Db {
         });
         let index = Index { of: self.clone(), tree, kept };
         if env.is_read_only {
-            // A read of the index is refused if the database does not keep it.
+            // A read-only handle makes no index. If the index is not on the database's list, each read of the index is
+            // refused.
             return Ok(index);
         }
         // The function is noted before the index is on the list: from then on this process's writers need the function.

@@ -50,7 +50,7 @@ impl Gap {
         Ok(known.id_of(number))
     }
 
-    /// Chooses the record by which the gap is found again, among records whose numbers are right.
+    /// Chooses the record by which the gap is found again. The gap's number `at` must be right at this moment.
     fn settle(&mut self, list: &List, reader: &impl Reader) -> Result<()> {
         if self.at == u64::MAX {
             return Ok(());
@@ -68,7 +68,7 @@ impl Gap {
         Ok(())
     }
 
-    /// Finds the gap again, among records whose numbers may have changed.
+    /// Finds the gap again after the numbers of the records may have changed.
     fn find_again(&mut self, list: &List, reader: &impl Reader) -> Result<()> {
         if self.seen.stretch.id_of(self.seen.number).is_some() {
             let is_behind_it = self.seen.number < self.at;
