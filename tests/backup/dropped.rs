@@ -129,6 +129,7 @@ fn a_user_of_a_database_waits_for_the_end_of_its_drop() {
     assert_eq!(get(&env, "kv"), "", "the new database with this name must be empty");
 }
 
+#[cfg(feature = "failpoints")]
 #[test]
 fn opening_a_database_that_is_dropped_meanwhile_makes_a_new_database() {
     let dir = tempfile::tempdir().unwrap();

@@ -104,6 +104,9 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("attach", &[Deed::Reopen]),
     ("leave", &[Deed::Reopen]),
     ("session", &[Deed::Reopen, Deed::Crowd]),
+    // Only a transaction with many changes needs log space for its undo.
+    ("txn: room promised", &[Deed::Thin]),
+    ("txn: promise", &[Deed::Thin]),
     ("txn", &[Deed::Reopen, Deed::Locks, Deed::Crowd]),
     ("long value", &[Deed::Long]),
     ("recno", &[Deed::Recno]),

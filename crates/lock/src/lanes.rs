@@ -13,9 +13,9 @@
 //!
 //! A lane is advice: it does no harm if two sessions use one lane, or if a lane stays empty. So a lane is one word,
 //! taken by a swap. Before a session takes a lane, it hands on each lane whose turn is over or whose holder is away.
-//! The session that has waited longest gets the lane; it may be another session than the one that hands it on. No
-//! session waits longer than [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits
-//! for it, and no commit is answered late.
+//! The session that has waited longest gets the lane, even if another session hands it on. No session waits longer
+//! than [`PATIENCE`]. A session has no locks while it waits for a lane, so no other session waits for it, and no commit
+//! is answered late.
 //!
 //! If we die here: the lane is free when the dead session's turn is over.
 

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// The rank level of overflow pages, free pages and new pages: they are latched after all pages of a tree.
 const LOOSE_PAGE: u8 = 19;
 /// The largest number of times that an operation may search again. After this number of rounds the operation fails:
-/// only a cycle of pages explains so many rounds.
+/// only a cycle of pages explains this number.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
 
 /// One file, and the session that works on it.

@@ -20,7 +20,7 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A log, and what it must restore.
+/// A log, and the states that it must restore.
 struct Story {
     place: Place,
     /// After each commit or abort: the end of the log, and the committed records.
