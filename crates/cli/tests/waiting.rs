@@ -80,7 +80,8 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
         assert!(names_key || !matches!(verb, "get" | "put" | "del"), "{verb}: {text}");
     }
     for (verb, words) in [("drop", &["stock"][..]), ("rename", &["stock", "store"]), ("empty", &["stock"])] {
-        let text = tp(verb, env.path(), &[words, &["--wait", "0.3"]].concat()).refused(1);
+        let message = tp(verb, env.path(), &[words, &["--wait", "0.3"]].concat());
+        let text = message.refused(1);
         assert!(text.contains(&blocker) && text.contains("within 300ms"), "{verb}: {text}");
     }
     // All these verbs end: a verb that needs a lock of the holder waits at most for the time in `--wait`.
