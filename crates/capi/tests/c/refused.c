@@ -73,7 +73,7 @@ static void ranges(struct scene *scene)
     expect(tp_count(db, scene->txn, &both, &count), TP_MISUSE, "tp_count: 0x3 does not describe a range");
     holds(count == 0);
     expect(tp_count(db, scene->txn, &unknown, &count), TP_MISUSE, "0x40 does not describe");
-    expect(tp_count(db, scene->txn, &mixed, &count), TP_MISUSE, "TP_PREFIX alone");
+    expect(tp_count(db, scene->txn, &mixed, &count), TP_MISUSE, "only TP_PREFIX");
     expect(tp_count(db, scene->txn, &null, &count), TP_MISUSE, "NULL was given for the low key of a range of 3 bytes");
     expect(tp_count(db, scene->txn, NULL, NULL), TP_MISUSE, "place of the count");
     expect(tp_count(NULL, scene->txn, NULL, &count), TP_MISUSE, "NULL was given for a database");
