@@ -344,10 +344,10 @@ fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
     let (area, next) = (8, 32);
     let [of_first, of_second, of_third] = [0, 1, 2].map(|nth| words.get(logs[nth] + area));
     let damages = [
-        ("two logs have one area", logs[2] + area, of_second, "have the bytes"),
-        ("an area in the middle of another area", logs[1] + area, of_first + 64, "have the bytes"),
-        ("an area over another log's header", logs[2] + area, logs[1], "have the bytes"),
-        ("an area over its own header", logs[2] + area, logs[2], "have the bytes"),
+        ("two logs have one area", logs[2] + area, of_second, "share the bytes"),
+        ("an area in the middle of another area", logs[1] + area, of_first + 64, "share the bytes"),
+        ("an area over another log's header", logs[2] + area, logs[1], "share the bytes"),
+        ("an area over its own header", logs[2] + area, logs[2], "share the bytes"),
         ("a log in the area of another log", logs[1] + next, of_first + 8, "undo log"),
         ("an image of the other log's bytes", of_third, words.get(of_second), "images of the bytes"),
         ("an image of a log's header", of_third, 1000 << 40 | logs[1], "undo log's own"),
