@@ -34,12 +34,12 @@ pub fn on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&
 pub struct Judged {
     /// The number of judged items.
     pub tried: usize,
-    /// The failures, each with the variables that repeat it.
+    /// The failures, each with the environment variables that make a run repeat it.
     pub wrong: Vec<String>,
 }
 
 /// Judges each item on several threads. Stops when `LIBTP_TEST_FAILURES` items have failed, by default 3. `replay`
-/// returns the variables that repeat an item; `prepare` makes the state of a thread.
+/// returns the environment variables that make a run repeat an item; `prepare` makes the state of a thread.
 pub fn judge_all<T: Sync, S>(
     items: &[T],
     watchdog: &Watchdog,

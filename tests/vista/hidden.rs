@@ -1,6 +1,6 @@
-//! Vista's own structures are protected from stores even without a guard: a store to one of their pages in the
-//! program's mapping faults. A store to the addresses before and after the program's mapping and the library's mapping
-//! faults, too.
+//! Vista's own structures are protected from stores even without a guard: in the program's mapping, a store to
+//! one of their pages faults. A store just before or just after the program's mapping or the library's mapping faults,
+//! too.
 //!
 //! A separate child does each store. The test notices a build without the protection.
 

@@ -1,4 +1,4 @@
-//! Runs programs in C with `libtp.h`: examples, misuse, threads and forks. On some days a program runs under valgrind.
+//! Runs programs in C with `libtp.h`: examples, misuse, threads and forks. Each program also runs under valgrind on some days.
 //! The program with a guarded segment never runs under valgrind.
 #![allow(clippy::unwrap_used)]
 

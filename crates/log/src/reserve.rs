@@ -5,19 +5,19 @@
 //! each session may append as much as the largest reservation ever made. So a session that dies with a reservation
 //! leaves nothing.
 //!
-//! Why this suffices: in the shared words, each session counts itself and all sessions that have counted before, and
-//! makes sure of room for all of them from the tail at that moment. Let session A count. Each later append is by a
-//! session that A has counted, or by a session that counted after A and so has also counted A.
+//! Why this suffices: each session enters itself in the shared count, and makes sure of room for all counted sessions
+//! from the tail at that moment. Suppose that session A has just entered itself. Each later append is by a session that
+//! A has counted, or by a session that entered itself after A and so has also counted A.
 //!
 //! The words promise each session the largest reservation, but most sessions ask for little. So a session that asked
 //! for at most [`AHEAD_BYTES`] has a credit of as many bytes in its private memory. Each append subtracts its bytes
 //! from the credit, and a reservation that the credit covers reads only one shared word, the poison.
 //!
 //! Why the credit is covered:
-//! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since its last count it has asked
-//!    for the bytes that it counted then, or for bytes that the credit covered. So it appends no more than the larger
-//!    of the two numbers, which is at most the largest reservation. A request for undo counts as at least the least
-//!    reservation.
+//! 1. A session appends only bytes that it has asked for (asserted in debug builds). Since it last entered
+//!    itself, each of its requests was the request for which it did that, or a request that its credit covered. So it
+//!    appends at most the larger of that request and the credit, and neither exceeds the largest reservation. A request
+//!    for undo is rounded up to a multiple of the least reservation.
 //! 2. Flushes append marks without a reservation. Each mark follows at least one record that was not durable. While a
 //!    credit is used up, its records and their marks take at most [`CREDIT_BYTES`], less than the least reservation.
 //! 3. A reservation of more than [`AHEAD_BYTES`] leaves no credit: small records could use up a credit of that size,

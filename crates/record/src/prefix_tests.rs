@@ -2,8 +2,9 @@
 //!
 //! Such a redo may begin on a page that already has some of its stores. So it must find the place of each store by
 //! bytes that it does not change. The tests use one log record of each such kind: an update in place, its compensation
-//! and the cell of an insertion on a leaf; a put, an update and its compensation on a page of records by number. Each
-//! is redone from every prefix of its stores, byte by byte, and again from every prefix of the stores of this redo.
+//! and the cell of an insertion on a leaf; a put, an update and its compensation on a page of records by number. For
+//! each record, a first redo is cut off after every number of bytes, and a second redo completes the page. Then the
+//! second redo is cut off in the same way, and a third redo completes the page.
 //! A prefix has only stores without before-images, because rollback undoes all other stores.
 
 use crate::btree::encode::{self, After};

@@ -101,7 +101,7 @@ atom!(u64, AtomicU64, 8);
 ///
 /// Every bit pattern must be a value: a word may hold anything that another process has stored.
 pub trait Bits: Copy + 'static {
-    /// The integer as which the value is stored.
+    /// The integer type that stores the value.
     type Raw: Atom;
     /// Returns the integer.
     fn to_raw(self) -> Self::Raw;

@@ -57,10 +57,9 @@ impl Options {
     /// Declares the events that the memory of the file survives. The library trusts this declaration. Use it where
     /// the memory survives more than the library can detect, for example with power that does not fail, or with an
     /// operating system that leaves memory as it is in a crash. The declaration covers the processor's cache too. If
-    /// more is declared than was detected, the memory counts as surviving *with* the contents of the cache, and stores
-    /// are no longer written back, even where a write-back was detected as needed. Where the next start empties the
-    /// cache (a reset after a crash of the system, under a supply of power that does not fail), also set
-    /// `write_back(true)`.
+    /// the declaration exceeds the detected events, the cache's contents count as surviving too. Stores are then not
+    /// written back, even if the library detected that they should be. If the next start empties the cache, as a reset
+    /// after a system crash does even when the power never fails, also set `write_back(true)`.
     #[must_use]
     pub fn survives(self, what: Survives) -> Options {
         Options { declared: Some(what), ..self }

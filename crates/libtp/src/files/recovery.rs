@@ -8,7 +8,7 @@ use super::{finish, paths, row};
 use crate::region::inner::{FileUpkeep, Inner};
 use crate::{Env, Error, Result};
 
-/// This floor's implementation of [`FileUpkeep`], for the lower floors.
+/// The implementation of [`FileUpkeep`], which lower modules call.
 pub(crate) static PLAIN_FILES: PlainFiles = PlainFiles;
 
 /// See [`PLAIN_FILES`].
@@ -25,7 +25,8 @@ impl FileUpkeep for PlainFiles {
 }
 
 /// Puts committed files in their places and removes what dead processes left, if the environment ever had plain files.
-/// The next opening tries failed steps again; a transaction that touches the file gets the error.
+/// If a step fails for a file, the next opening tries the step again. Until then, a transaction that touches the file
+/// gets the error.
 pub(crate) fn recover(env: &Arc<Inner>) {
     let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
         true => {
