@@ -259,6 +259,13 @@ mod tests {
     }
 
     #[test]
+    fn a_log_reaches_as_far_as_the_lsn_of_a_record() {
+        let geometry = Geometry::new(1 << 30, 1 << 30).expect("good sizes");
+        assert!(geometry.may_reach(Lsn::new((1 << 55) - 8)));
+        assert!(!geometry.may_reach(Lsn::new(1 << 55)));
+    }
+
+    #[test]
     fn every_byte_of_the_log_has_exactly_one_place() {
         let geometry = small();
         let mut next = Lsn::NONE;
