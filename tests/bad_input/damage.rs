@@ -150,13 +150,12 @@ fn a_page_in_the_place_of_another_page_is_an_error_that_names_the_page() {
 /// Links the last page of a bucket to the page before it, or to itself. An outdated page on the disk can have such a
 /// link. Returns the number of the changed page.
 fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
-    let further_behind = |page: usize| {
+    let next_of = |page: usize| {
         let node = BucketPage::over(&bytes[page * PAGE..(page + 1) * PAGE]).filter(BucketPage::is_further)?;
         node.next().map(|next| (page, usize::try_from(next).unwrap()))
     };
-    let pairs: Vec<(usize, usize)> = (1..bytes.len() / PAGE).filter_map(further_behind).collect();
-    let (before, page) =
-        *pairs.iter().find(|(_, next)| further_behind(*next).is_none()).expect("a bucket of three pages");
+    let pairs: Vec<(usize, usize)> = (1..bytes.len() / PAGE).filter_map(next_of).collect();
+    let (before, page) = *pairs.iter().find(|(_, next)| next_of(*next).is_none()).expect("a bucket of three pages");
     let leads_to = u32::try_from(if is_to_itself { page } else { before }).unwrap();
     let damaged = &mut bytes[page * PAGE..(page + 1) * PAGE];
     damaged[36..40].copy_from_slice(&leads_to.to_le_bytes());

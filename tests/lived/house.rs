@@ -177,7 +177,7 @@ impl House {
         let mut found = messages.first().unwrap();
         for (queue, window) in self.windows.iter().enumerate() {
             let window = *window.lock().unwrap();
-            for number in (window.first..window.behind).chain([FENCE]) {
+            for number in (window.first..window.after).chain([FENCE]) {
                 let (found_key, found_value) = found.take().expect("a queue has lost its end");
                 stock::message_key(u8::try_from(queue).unwrap(), number, &mut key);
                 stock::value_of(number, queue as u64, &mut value);

@@ -57,12 +57,12 @@ impl Listed {
 #[derive(Clone, Copy, Default)]
 pub struct Window {
     pub first: u32,
-    pub behind: u32,
+    pub after: u32,
 }
 
 impl Window {
     pub fn len(self) -> u32 {
-        self.behind - self.first
+        self.after - self.first
     }
 }
 

@@ -181,10 +181,10 @@ impl<'h> Worker<'h> {
         let comes = window.len() + PLAY < full || (window.len() < full && self.random.coin());
         let mut after = window;
         if comes {
-            stock::message_key(prefix, window.behind, &mut self.key);
-            stock::value_of(window.behind, queue as u64, &mut self.value);
+            stock::message_key(prefix, window.after, &mut self.key);
+            stock::value_of(window.after, queue as u64, &mut self.value);
             self.house.queues.put_new(txn, &self.key, &self.value)?;
-            after.behind += 1;
+            after.after += 1;
         } else {
             stock::message_key(prefix, window.first, &mut self.key);
             if of_worker == 0 {

@@ -128,7 +128,7 @@ const PARTS: [(&str, Part); 4] = [
 struct Study<'g> {
     settings: &'g GrowthSettings<'g>,
     pace: &'static Pace,
-    minutes: RunRecord<'g>,
+    run_record: RunRecord<'g>,
     /// Number of directories made so far.
     made: u32,
 }
@@ -144,20 +144,20 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
     if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {
         return Err(Error::Settings(format!("{few} records are too few: give {RECORDS_MIN} or more")));
     }
-    let minutes = RunRecord::begin(&settings.out, watch)?;
+    let run_record = RunRecord::begin(&settings.out, watch)?;
     let pace = if settings.is_quick { &QUICK } else { &FULL };
     let (machine, begin) = (Machine::look(&settings.disk), Instant::now());
-    let mut study = Study { settings, pace, minutes, made: 0 };
+    let mut study = Study { settings, pace, run_record, made: 0 };
     study
-        .minutes
+        .run_record
         .keep(&serde_json::json!({ "machine": &machine, "build": &settings.build, "command": &settings.command }))?;
     let mut chapters = Vec::new();
     for (nth, (name, part)) in (1..).zip(&parts) {
-        study.minutes.tell(News::Figure { id: name, nth, of: parts.len() });
+        study.run_record.tell(News::Figure { id: name, nth, of: parts.len() });
         let chapter = part(&mut study)?;
         for counted in &chapter.counted {
             study
-                .minutes
+                .run_record
                 .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
         }
         chapters.push(chapter);
@@ -171,7 +171,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
         figures: chapters.iter().map(|chapter| chapter.figure.id.clone()).collect(),
         steps: bends().count(),
         cliffs: bends().filter(|bend| bend.is_cliff).map(|bend| bend.text.clone()).collect(),
-        failed_audits: study.minutes.failed_audits,
+        failed_audits: study.run_record.failed_audits,
     })
 }
 
@@ -237,7 +237,7 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
 impl Study<'_> {
     /// Measures the samples of a figure's cases.
     fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>], order: Order) -> Result<Vec<Series>> {
-        self.minutes.in_turns(figure, cases, order, self.pace.rounds)
+        self.run_record.in_turns(figure, cases, order, self.pace.rounds)
     }
 
     /// Discards the points of a database or bank if its audit failed, and notes the failure for the end of the run.
@@ -247,7 +247,7 @@ impl Study<'_> {
         }
         let why = format!("the audit failed: {verdict}");
         points.for_each(|point| *point = Point::refused(point.x.clone(), &why));
-        self.minutes.failed_audits.push(format!("{of}: {why}"));
+        self.run_record.failed_audits.push(format!("{of}: {why}"));
     }
 
     /// Returns a new directory's path, for the next database.
@@ -266,7 +266,7 @@ impl Study<'_> {
         let directory = self.directory();
         let of = crate::paper::spelled(number(size.records));
         Tree::make(&directory, size, &mut |done| {
-            self.minutes.doing(&format!("loading {done} of {of} records"));
+            self.run_record.doing(&format!("loading {done} of {of} records"));
         })
     }
 }

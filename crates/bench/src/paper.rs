@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `figure` | figures, series, points and goals, as data |
-//! | `rounds`, `minutes` | alternating measurements of cases, and the record of a run |
+//! | `rounds`, `run_record` | alternating measurements of cases, and the record of a run |
 //! | `bank`, `beside` | a contender's bank, measured in slices of time; further values of the same slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
@@ -24,13 +24,13 @@ mod group_commit;
 mod insertion_order;
 mod interfaces;
 mod machine;
-mod minutes;
 mod multi_user;
 mod oo1;
 mod recoverable;
 mod recovery;
 mod rounds;
 mod rows;
+mod run_record;
 mod single_user;
 mod synchronisation;
 mod tables;
@@ -47,8 +47,8 @@ pub use build::Build;
 pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
 pub use machine::{CpuTime, Machine};
-pub(crate) use minutes::{wanted, RunRecord};
 pub(crate) use rounds::{Case, Order, Sample};
+pub(crate) use run_record::{wanted, RunRecord};
 pub use synchronisation::KERNEL_LATCHES;
 pub(crate) use tables::{line_of_run, table, write_files, By};
 pub use write::Report as PaperReport;
@@ -208,7 +208,7 @@ const TINY: Pace = Pace {
 struct Paper<'p> {
     settings: &'p PaperSettings<'p>,
     pace: &'static Pace,
-    minutes: RunRecord<'p>,
+    run_record: RunRecord<'p>,
     figures: Vec<Figure>,
     goals: Vec<Goal>,
     /// Descriptions of the parts that could not be measured.
@@ -253,20 +253,20 @@ fn part_of(figure: &str) -> Option<&'static str> {
 /// no error: the report has the reason.
 pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<PaperOutcome> {
     let parts = wanted(&PARTS, &settings.only)?;
-    let minutes = RunRecord::begin(&settings.out, watch)?;
+    let run_record = RunRecord::begin(&settings.out, watch)?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
-    let mut paper = Paper::new(settings, minutes);
+    let mut paper = Paper::new(settings, run_record);
     // PostgreSQL and libpmemobj take part only in some figures, and only if they are available.
     let server = single_user::has_postgres(settings).then_some(single_user::POSTGRES);
     let memory = recoverable::has_pmemobj(settings).then_some(PMEMOBJ);
     let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server).chain(memory);
     let peers: Vec<_> = names.map(|name| (name.to_owned(), crate::catalogue::about(name))).collect();
     let peers_by_name: BTreeMap<_, _> = peers.iter().cloned().collect();
-    paper.minutes.keep(&serde_json::json!({
+    paper.run_record.keep(&serde_json::json!({
         "machine": &machine, "build": &settings.build, "peers": peers_by_name, "command": &settings.command,
     }))?;
     for (nth, (name, part)) in (1..).zip(&parts) {
-        paper.minutes.tell(News::Figure { id: name, nth, of: parts.len() });
+        paper.run_record.tell(News::Figure { id: name, nth, of: parts.len() });
         let begun = Instant::now();
         if let Err(why) = part(&mut paper) {
             paper.notes.push(format!("{name}: not measured: {why}"));
@@ -283,34 +283,36 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
             notes: &paper.notes(),
         };
         report.write(&settings.out)?;
-        paper.minutes.keep(&serde_json::json!({ "part": name, "seconds": begun.elapsed().as_secs_f64() }))?;
+        paper.run_record.keep(&serde_json::json!({ "part": name, "seconds": begun.elapsed().as_secs_f64() }))?;
     }
     let (seconds, stolen_percent) = (begin.elapsed().as_secs_f64(), cpu.and_then(CpuTime::stolen_percent_since));
     let notes = paper.notes();
-    paper.minutes.keep(&serde_json::json!({ "seconds": seconds, "stolen_percent": stolen_percent, "notes": notes }))?;
-    Ok(PaperOutcome { goals: paper.goals, failed_audits: paper.minutes.failed_audits })
+    paper
+        .run_record
+        .keep(&serde_json::json!({ "seconds": seconds, "stolen_percent": stolen_percent, "notes": notes }))?;
+    Ok(PaperOutcome { goals: paper.goals, failed_audits: paper.run_record.failed_audits })
 }
 
 impl<'p> Paper<'p> {
-    fn new(settings: &'p PaperSettings<'p>, minutes: RunRecord<'p>) -> Paper<'p> {
+    fn new(settings: &'p PaperSettings<'p>, run_record: RunRecord<'p>) -> Paper<'p> {
         let pace = match (settings.is_tiny, settings.is_quick) {
             (true, _) => &TINY,
             (false, true) => &QUICK,
             (false, false) => &FULL,
         };
-        Paper { settings, pace, minutes, figures: Vec::new(), goals: Vec::new(), notes: Vec::new(), banks: 0 }
+        Paper { settings, pace, run_record, figures: Vec::new(), goals: Vec::new(), notes: Vec::new(), banks: 0 }
     }
 }
 
 impl Paper<'_> {
     /// Measures the samples of a figure's cases.
     fn measure(&mut self, figure: &str, cases: &mut [Case<'_>], rounds: u32) -> Result<Vec<Series>> {
-        self.minutes.in_turns(figure, cases, Order::BackAndForth, rounds)
+        self.run_record.in_turns(figure, cases, Order::BackAndForth, rounds)
     }
 
     /// Returns the notes for the report's beginning: failed audits, and parts that could not be measured.
     fn notes(&self) -> Vec<String> {
-        let failed = self.minutes.failed_audits.iter().map(|what| format!("**{what}**"));
+        let failed = self.run_record.failed_audits.iter().map(|what| format!("**{what}**"));
         failed.chain(self.notes.iter().cloned()).collect()
     }
 
@@ -318,9 +320,9 @@ impl Paper<'_> {
     fn bank(&mut self, contender: &Contender, scale: Scale) -> Result<Bank> {
         self.banks += 1;
         let directory = self.settings.disk.join(format!("bank-{}-{}", self.banks, contender.engine));
-        let minutes = &mut self.minutes;
+        let run_record = &mut self.run_record;
         Bank::open(contender, &directory, scale, &mut |loaded| {
-            minutes.doing(&format!("loading {}: {loaded} records", contender.engine));
+            run_record.doing(&format!("loading {}: {loaded} records", contender.engine));
         })
     }
 
@@ -351,12 +353,12 @@ impl Paper<'_> {
         is_of: &dyn Fn(&str, &str, &Place) -> bool,
     ) {
         for (name, bank) in banks {
-            self.minutes.doing(&format!("auditing {name}"));
+            self.run_record.doing(&format!("auditing {name}"));
             let (contender, verdict) = (bank.contender().clone(), bank.audit().unwrap_or_else(|why| why.to_string()));
             let removed = bank.remove();
             let verdict = removed.map_or_else(|why| why.to_string(), |()| verdict);
             let line = serde_json::json!({ "audited": name, "contender": contender, "verdict": verdict });
-            if let Err(why) = self.minutes.keep(&line) {
+            if let Err(why) = self.run_record.keep(&line) {
                 self.notes.push(why.to_string());
             }
             if verdict == "ok" {
@@ -368,7 +370,7 @@ impl Paper<'_> {
                     *point = Point::refused(point.x.clone(), &why);
                 }
             }
-            self.minutes.failed_audits.push(format!("{name}: {why}"));
+            self.run_record.failed_audits.push(format!("{name}: {why}"));
         }
     }
 

@@ -114,7 +114,7 @@ impl Model {
             Stands::On(at) => Some(at.clone()),
             _ => None,
         };
-        let behind = |at: &Vec<u8>| seen.iter().find(|pair| pair.0 > at).map(owned);
+        let after = |at: &Vec<u8>| seen.iter().find(|pair| pair.0 > at).map(owned);
         let before = |at: &Vec<u8>| seen.iter().rfind(|pair| pair.0 < at).map(owned);
         let (first, last) = (seen.iter().next().map(owned), seen.iter().next_back().map(owned));
         let key_of = |at: &Vec<u8>| at[0];
@@ -128,10 +128,10 @@ impl Model {
             }
             ("behind", _) => {
                 let from = self.place(key);
-                self.arrive(nth, behind(&from), None)
+                self.arrive(nth, after(&from), None)
             }
             ("value", here) => {
-                let found = here.and_then(|at| behind(&at).filter(|found| key_of(&found.0) == key_of(&at)));
+                let found = here.and_then(|at| after(&at).filter(|found| key_of(&found.0) == key_of(&at)));
                 self.arrive(nth, found, None)
             }
             ("next-key", Some(at)) => {
@@ -144,7 +144,7 @@ impl Model {
             }
             ("next" | "next-key", here) => {
                 let found = match (here, &self.stands[nth]) {
-                    (Some(at), _) => behind(&at),
+                    (Some(at), _) => after(&at),
                     (None, Stands::AboveAll) => None,
                     _ => first,
                 };

@@ -196,11 +196,11 @@ impl Walk<'_> {
             (None, true) => cursor.last()?,
             (Some(from), false) => cursor.seek(from)?,
             (Some(from), true) => {
-                let mut behind = cursor.seek(from)?;
-                if behind.as_ref().is_some_and(|(key, _)| self.compare(key, from).is_eq()) {
-                    behind = cursor.next_key()?;
+                let mut after = cursor.seek(from)?;
+                if after.as_ref().is_some_and(|(key, _)| self.compare(key, from).is_eq()) {
+                    after = cursor.next_key()?;
                 }
-                match behind {
+                match after {
                     Some(_) => cursor.prev()?,
                     None => cursor.last()?,
                 }

@@ -33,7 +33,7 @@ pub trait Walk {
     ///
     /// # Errors
     /// As [`Walk::go_first`], and `KeyTooLong`.
-    fn go_behind(&mut self, key: Self::Key<'_>) -> Result<bool>;
+    fn move_after(&mut self, key: Self::Key<'_>) -> Result<bool>;
 
     /// Returns the key and value of the walk's record.
     fn record(&self) -> (Self::Key<'_>, &[u8]);
@@ -59,7 +59,7 @@ pub trait BothWays: Walk {
     /// Goes to the first record whose key is not below `key`. Returns false if there is no such record.
     ///
     /// # Errors
-    /// As [`Walk::go_behind`].
+    /// As [`Walk::move_after`].
     fn go_to(&mut self, key: Self::Key<'_>) -> Result<bool>;
 }
 
@@ -150,9 +150,9 @@ impl<W: Walk> Cursor<W> {
     /// Goes to the first record after a key, and returns it. The key need not exist.
     ///
     /// # Errors
-    /// As [`Walk::go_behind`].
-    pub fn seek_behind(&mut self, key: W::Key<'_>) -> Found<W> {
-        let found = self.walk.go_behind(key)?;
+    /// As [`Walk::move_after`].
+    pub fn seek_after(&mut self, key: W::Key<'_>) -> Found<W> {
+        let found = self.walk.move_after(key)?;
         let found = self.note_search(found);
         Ok(self.found(found))
     }
@@ -196,7 +196,7 @@ impl<W: BothWays> Cursor<W> {
     /// Goes to the first record whose key is not below `key`, and returns it.
     ///
     /// # Errors
-    /// As [`Walk::go_behind`].
+    /// As [`Walk::move_after`].
     pub fn seek(&mut self, key: W::Key<'_>) -> Found<W> {
         let found = self.move_to(key)?;
         Ok(self.found(found))
@@ -219,7 +219,7 @@ impl<W: BothWays> Cursor<W> {
     /// Goes to the first record whose key is not below `key`. Returns false if there is no such record.
     ///
     /// # Errors
-    /// As [`Walk::go_behind`].
+    /// As [`Walk::move_after`].
     pub fn move_to(&mut self, key: W::Key<'_>) -> Result<bool> {
         let found = self.walk.go_to(key)?;
         Ok(self.note_search(found))

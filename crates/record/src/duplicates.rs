@@ -77,7 +77,7 @@ pub fn entries_of(key: &[u8]) -> KeyRange {
 }
 
 /// Returns the smallest byte string that is above all entries of `key`. It is not above any entry of a later key.
-pub fn behind(key: &[u8]) -> Vec<u8> {
+pub fn after(key: &[u8]) -> Vec<u8> {
     let mut entry = escaped(key);
     entry.extend_from_slice(&[0, 1]);
     entry
@@ -92,11 +92,11 @@ pub fn entries_beginning(bytes: &[u8]) -> KeyRange {
 pub fn entries_between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
     let low = match low {
         Bound::Included(key) => Bound::Included(beginning(key)),
-        Bound::Excluded(key) => Bound::Included(behind(key)),
+        Bound::Excluded(key) => Bound::Included(after(key)),
         Bound::Unbounded => Bound::Unbounded,
     };
     let high = match high {
-        Bound::Included(key) => Bound::Excluded(behind(key)),
+        Bound::Included(key) => Bound::Excluded(after(key)),
         Bound::Excluded(key) => Bound::Excluded(beginning(key)),
         Bound::Unbounded => Bound::Unbounded,
     };
@@ -124,9 +124,9 @@ pub fn read(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 /// Returns the value of an entry.
-pub fn value_of(duplicates: Duplicates, behind_key: &[u8], value: Vec<u8>) -> Vec<u8> {
+pub fn value_of(duplicates: Duplicates, after_key: &[u8], value: Vec<u8>) -> Vec<u8> {
     match duplicates {
-        Duplicates::Sorted => behind_key.to_vec(),
+        Duplicates::Sorted => after_key.to_vec(),
         Duplicates::AsTheyCame | Duplicates::None => value,
     }
 }
@@ -155,7 +155,7 @@ mod tests {
                 let range = entries_of(key);
                 let is_within = &entry[..] >= range.low() && range.high().is_none_or(|high| &entry[..] < high);
                 assert_eq!(is_within, other == *key, "{key:?} {other:?}");
-                assert_eq!(entry[..] >= behind(key)[..], other > *key);
+                assert_eq!(entry[..] >= after(key)[..], other > *key);
                 for bounds in [
                     (Bound::Included(*key), Bound::Unbounded),
                     (Bound::Excluded(*key), Bound::Unbounded),

@@ -86,8 +86,8 @@ fn settle(world: &World, txn: &TxnSession) {
 /// Returns the number of pairs of a range that are below the key `sought`, and the keys of the next two pairs.
 fn places<'m>(model: &'m Model, range: &'m KeyRange, sought: &[u8]) -> (usize, [Option<&'m Vec<u8>>; 2]) {
     let below = of_model(model, range).take_while(|(key, _)| &key[..] < sought).count();
-    let mut behind = of_model(model, range).skip(below).map(|it| it.0);
-    (below, [behind.next(), behind.next()])
+    let mut after = of_model(model, range).skip(below).map(|it| it.0);
+    (below, [after.next(), after.next()])
 }
 
 /// Checks cursors of a transaction and of a snapshot, in both directions and after seeks, and the counts.

@@ -58,14 +58,14 @@ impl Anchor {
         let anchor = Anchor { base };
         // SAFETY: the beginning of the mapping just made, of private memory; nothing in it changes here.
         unsafe { madvise(place, PART, Advice::LinuxWipeOnFork) }?;
-        let (behind, shared) = (place.wrapping_byte_add(PART), MapFlags::SHARED | MapFlags::FIXED);
+        let (after, shared) = (place.wrapping_byte_add(PART), MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: MAP_FIXED replaces the second part of the mapping just made, which no code touches.
-        unsafe { mmap(behind, PART, ProtFlags::empty(), shared, file, 0) }?;
+        unsafe { mmap(after, PART, ProtFlags::empty(), shared, file, 0) }?;
         // Relaxed: the store publishes nothing else. The store comes after `mmap`: if `mmap` fails, the second part may
         // already belong to another mapping.
         anchor.mark().store(1, Ordering::Relaxed);
         // SAFETY: the part just mapped; the advice affects only children.
-        unsafe { madvise(behind, PART, Advice::LinuxDontFork) }?;
+        unsafe { madvise(after, PART, Advice::LinuxDontFork) }?;
         Ok(anchor)
     }
 

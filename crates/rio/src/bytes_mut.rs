@@ -54,7 +54,7 @@ impl<'v> Shown<'v> {
     where
         'v: 'g,
     {
-        self.saved(hold, |place, old| undo.save_behind(top, place, old))
+        self.saved(hold, |place, old| undo.save_after(top, place, old))
     }
 }
 

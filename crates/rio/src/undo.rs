@@ -237,13 +237,13 @@ impl Undo {
     /// If the log has no room: see [`Undo::has_room`] and [`Undo::ensure`] (PROTOCOLS D11).
     #[inline(always)]
     pub(crate) fn save_bytes(&self, place: u64, old: &[u8]) {
-        self.top.set(self.save_behind(self.top.get(), place, old));
+        self.top.set(self.save_after(self.top.get(), place, old));
     }
 
     /// As `save_bytes`, for a caller that knows the log's end; returns the new end. This is the hot part of Vista: the
     /// fewer instructions and stores it has, the more transactions the processor can overlap.
     #[inline(always)]
-    pub(crate) fn save_behind(&self, top: usize, place: u64, old: &[u8]) -> usize {
+    pub(crate) fn save_after(&self, top: usize, place: u64, old: &[u8]) -> usize {
         if planted("rio: changes of areas save no before-images") {
             return top;
         }

@@ -8,7 +8,7 @@ pub struct Elf<'b> {
     /// The directories that the linker searches before those in `LD_LIBRARY_PATH` (DT_RPATH).
     pub before: Vec<String>,
     /// The directories that the linker searches after those in `LD_LIBRARY_PATH` (DT_RUNPATH).
-    pub behind: Vec<String>,
+    pub after: Vec<String>,
 }
 
 /// A text that every SQLite contains: the statement that describes the schema table.
@@ -34,7 +34,7 @@ impl Elf<'_> {
             bytes,
             libraries: elf.libraries.iter().map(|name| (*name).to_owned()).collect(),
             before: if has_runpath { Vec::new() } else { owned(&elf.rpaths) },
-            behind: owned(&elf.runpaths),
+            after: owned(&elf.runpaths),
         })
     }
 

@@ -42,7 +42,7 @@ impl Linker {
         let own = |names: &[String]| -> Vec<PathBuf> {
             names.iter().map(|name| name.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin).into()).collect()
         };
-        let directories = [own(&elf.before), self.chosen.clone(), own(&elf.behind)].concat();
+        let directories = [own(&elf.before), self.chosen.clone(), own(&elf.after)].concat();
         let found = directories.iter().map(|directory| directory.join(library)).find(|path| path.exists());
         let last = || DIRECTORIES.iter().map(|directory| Path::new(directory).join(library)).find(|path| path.exists());
         found.or_else(|| self.listed.get(library).cloned()).or_else(last)

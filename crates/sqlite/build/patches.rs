@@ -6,50 +6,50 @@ use crate::text::Patch;
 pub const PATCHES: &[Patch] = &[
     Patch {
         name: "a connection keeps the statements of its transaction",
-        behind: "\nstruct sqlite3 {\n",
+        after: "\nstruct sqlite3 {\n",
         at: "  sqlite3_vfs *pVfs;            /* OS Interface */\n",
         put: "<SAME>  void *pTpLog;                 /* Of replay.c */\n  u8 bTpNoWait;                 /* sqlite3_busy_timeout(db, 0) was called last */\n",
     },
     Patch {
         name: "a new busy handler forgets a timeout of zero",
-        behind: "\nSQLITE_API int sqlite3_busy_handler(\n",
+        after: "\nSQLITE_API int sqlite3_busy_handler(\n",
         at: "  db->busyTimeout = 0;\n",
         put: "<SAME>  db->bTpNoWait = 0;\n",
     },
     Patch {
         name: "a timeout of zero waits for no lock",
-        behind: "\nSQLITE_API int sqlite3_busy_timeout(sqlite3 *db, int ms){\n",
+        after: "\nSQLITE_API int sqlite3_busy_timeout(sqlite3 *db, int ms){\n",
         at: "    sqlite3_busy_handler(db, 0, 0);\n",
         put: "<SAME>    db->bTpNoWait = 1;\n",
     },
     Patch {
         name: "a B-tree handle knows its environment",
-        behind: "\nstruct Btree {\n",
+        after: "\nstruct Btree {\n",
         at: "  sqlite3 *db;       /* The database connection holding this btree */\n",
         put: "<SAME>  void *pTp;         /* The handle of an environment, or NULL */\n",
     },
     // This is in the part of the struct that SQLite sets to zero when it makes a cursor.
     Patch {
         name: "a cursor knows its place in an environment",
-        behind: "\nstruct BtCursor {\n",
+        after: "\nstruct BtCursor {\n",
         at: "  Btree *pBtree;            /* The Btree to which this cursor belongs */\n",
         put: "<SAME>  void *pTp;                /* The place in an environment, or NULL */\n",
     },
     Patch {
         name: "a key knows how many of its columns are unique",
-        behind: "\nstruct KeyInfo {\n",
+        after: "\nstruct KeyInfo {\n",
         at: "  u16 nAllField;      /* Total columns, including key plus others */\n",
         put: "<SAME>  u16 nTpUnique;      /* Columns of a UNIQUE index, or 0 */\n",
     },
     Patch {
         name: "a new key has no unique columns",
-        behind: "\nSQLITE_PRIVATE KeyInfo *sqlite3KeyInfoAlloc(sqlite3 *db, int N, int X){\n",
+        after: "\nSQLITE_PRIVATE KeyInfo *sqlite3KeyInfoAlloc(sqlite3 *db, int N, int X){\n",
         at: "    p->nRef = 1;\n",
         put: "<SAME>    p->nTpUnique = 0;\n",
     },
     Patch {
         name: "the key of a UNIQUE index knows its unique columns",
-        behind: "\nSQLITE_PRIVATE KeyInfo *sqlite3KeyInfoOfIndex(Parse *pParse, Index *pIdx){\n",
+        after: "\nSQLITE_PRIVATE KeyInfo *sqlite3KeyInfoOfIndex(Parse *pParse, Index *pIdx){\n",
         at: "    pKey = sqlite3KeyInfoAlloc(pParse->db, nCol, 0);\n",
         put: "<SAME>    if( pKey && IsUniqueIndex(pIdx) ) pKey->nTpUnique = nKey;\n",
     },
@@ -57,7 +57,7 @@ pub const PATCHES: &[Patch] = &[
     // row.
     Patch {
         name: "a new rowid comes from the environment",
-        behind: "\ncase OP_NewRowid: {",
+        after: "\ncase OP_NewRowid: {",
         at: "    if( !pC->useRandomRowid ){\n",
         put: "    if( sqlite3TpIsOurs(pC->uc.pCursor) ){
       rc = sqlite3TpNewRowid(pC->uc.pCursor, &v);
@@ -68,7 +68,7 @@ pub const PATCHES: &[Patch] = &[
     },
     Patch {
         name: "a transaction begins as its statement needs",
-        behind: "\ncase OP_Transaction: {",
+        after: "\ncase OP_Transaction: {",
         at: "    rc = sqlite3BtreeBeginTrans(pBt, pOp->p2, &iMeta);\n",
         put: "    rc = sqlite3TpBeginTrans(p, pBt, pOp->p2, &iMeta);\n",
     },
@@ -77,7 +77,7 @@ pub const PATCHES: &[Patch] = &[
     // handle (a statement without text) makes only one change.
     Patch {
         name: "a writing statement has a savepoint",
-        behind: "\ncase OP_Transaction: {",
+        after: "\ncase OP_Transaction: {",
         at: "    if( p->usesStmtJournal\n",
         put: "    if( (p->usesStmtJournal || (db->nVdbeExec<=1 && p->zSql && sqlite3TpHandleIsOurs(pBt)))\n",
     },
@@ -85,31 +85,31 @@ pub const PATCHES: &[Patch] = &[
     // above. A statement that writes to a virtual table has a savepoint in stock SQLite, too.
     Patch {
         name: "a statement's savepoint does not reach virtual tables",
-        behind: "\ncase OP_Transaction: {",
+        after: "\ncase OP_Transaction: {",
         at: "      rc = sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1);\n",
         put: "      rc = p->usesStmtJournal ? sqlite3VtabSavepoint(db, SAVEPOINT_BEGIN, p->iStatement-1) : SQLITE_OK;\n",
     },
     Patch {
         name: "the end of a statement's savepoint does not reach virtual tables",
-        behind: "\nstatic SQLITE_NOINLINE int vdbeCloseStatement(Vdbe *p, int eOp){\n",
+        after: "\nstatic SQLITE_NOINLINE int vdbeCloseStatement(Vdbe *p, int eOp){\n",
         at: "  if( rc==SQLITE_OK ){\n    if( eOp==SAVEPOINT_ROLLBACK ){\n      rc = sqlite3VtabSavepoint(",
         put: "  if( rc==SQLITE_OK && p->usesStmtJournal ){\n    if( eOp==SAVEPOINT_ROLLBACK ){\n      rc = sqlite3VtabSavepoint(",
     },
     Patch {
         name: "an error of an environment has its own sentence",
-        behind: "\nabort_due_to_error:\n",
+        after: "\nabort_due_to_error:\n",
         at: "  if( p->zErrMsg==0 && rc!=SQLITE_IOERR_NOMEM ){\n",
         put: "  rc = sqlite3TpError(p, rc);\n<SAME>",
     },
     Patch {
         name: "SELECT tp_version() names the library",
-        behind: "\n  static FuncDef aBuiltinFunc[] = {\n",
+        after: "\n  static FuncDef aBuiltinFunc[] = {\n",
         at: "    DFUNCTION(sqlite_version,    0, 0, 0, versionFunc      ),\n",
         put: "<SAME>    DFUNCTION(tp_version,        0, 0, 0, tpVersionFunc    ),\n",
     },
     Patch {
         name: "a statement that a deadlock ended runs again",
-        behind: "\nSQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){\n",
+        after: "\nSQLITE_API int sqlite3_step(sqlite3_stmt *pStmt){\n",
         at: "  sqlite3_mutex_enter(db->mutex);
   while( (rc = sqlite3Step(v))==SQLITE_SCHEMA
          && cnt++ < SQLITE_MAX_SCHEMA_RETRY ){
@@ -125,50 +125,50 @@ pub const PATCHES: &[Patch] = &[
     },
     Patch {
         name: "an ATTACH that is refused has its own sentence",
-        behind: "    rc = sqlite3BtreeOpen(pVfs, zPath, db, &pNew->pBt, 0, flags);\n",
+        after: "    rc = sqlite3BtreeOpen(pVfs, zPath, db, &pNew->pBt, 0, flags);\n",
         at: "    db->nDb++;\n",
         put: "<SAME>    zErrDyn = sqlite3TpRefusal(db);\n",
     },
     Patch {
         name: "an opening that is refused has its own sentence",
-        behind: "\n  rc = sqlite3BtreeOpen(db->pVfs, zOpen, db, &db->aDb[0].pBt, 0,\n",
+        after: "\n  rc = sqlite3BtreeOpen(db->pVfs, zOpen, db, &db->aDb[0].pBt, 0,\n",
         at: "    sqlite3Error(db, rc);\n    goto opendb_out;\n",
         put: "    sqlite3TpOpenError(db, rc);\n    goto opendb_out;\n",
     },
     // This optimization copies cells of pages, which environments do not have.
     Patch {
         name: "INSERT .. SELECT copies row by row",
-        behind: "  int destHasUniqueIdx = 0;        /* True if pDest has a UNIQUE index */\n",
+        after: "  int destHasUniqueIdx = 0;        /* True if pDest has a UNIQUE index */\n",
         at: "  assert( pSelect!=0 );\n",
         put: "<SAME>  for(i=0; i<db->nDb; i++){\n    if( sqlite3TpHandleIsOurs(db->aDb[i].pBt) ) return 0;\n  }\n",
     },
     Patch {
         name: "a backup knows the connection that it closes",
-        behind: "\nstruct sqlite3_backup {\n",
+        after: "\nstruct sqlite3_backup {\n",
         at: "  int rc;                  /* Backup process error code */\n",
         put: "<SAME>  sqlite3 *pTp;            /* The connection to a copy of an environment, or NULL */\n",
     },
     Patch {
         name: "a backup of an environment copies a snapshot",
-        behind: "\nSQLITE_API sqlite3_backup *sqlite3_backup_init(\n  sqlite3* pDestDb, ",
+        after: "\nSQLITE_API sqlite3_backup *sqlite3_backup_init(\n  sqlite3* pDestDb, ",
         at: "  sqlite3_mutex_enter(pSrcDb->mutex);\n",
         put: "  if( pSrcDb!=pDestDb && sqlite3TpBackup(pDestDb, zDestDb, pSrcDb, zSrcDb, &p) ) return p;\n<SAME>",
     },
     Patch {
         name: "the end of a backup closes the copy of an environment",
-        behind: "\nSQLITE_API int sqlite3_backup_finish(sqlite3_backup *p){\n",
+        after: "\nSQLITE_API int sqlite3_backup_finish(sqlite3_backup *p){\n",
         at: "  pSrcDb = p->pSrcDb;\n",
         put: "<SAME>  sqlite3 *pTp = p->pTp;\n",
     },
     Patch {
         name: "the copy of an environment closes last",
-        behind: "\nSQLITE_API int sqlite3_backup_finish(sqlite3_backup *p){\n",
+        after: "\nSQLITE_API int sqlite3_backup_finish(sqlite3_backup *p){\n",
         at: "  sqlite3LeaveMutexAndCloseZombie(pSrcDb);\n",
         put: "<SAME>  if( pTp ) sqlite3_close(pTp);\n",
     },
     Patch {
         name: "VACUUM compacts the trees of an environment",
-        behind: "\nSQLITE_PRIVATE SQLITE_NOINLINE int sqlite3RunVacuum(\n",
+        after: "\nSQLITE_PRIVATE SQLITE_NOINLINE int sqlite3RunVacuum(\n",
         at: "  saved_openFlags = db->openFlags;\n",
         put: "  if( pOut==0 && sqlite3TpHandleIsOurs(db->aDb[iDb].pBt) ) return sqlite3TpVacuum(db->aDb[iDb].pBt);\n<SAME>",
     },
@@ -176,7 +176,7 @@ pub const PATCHES: &[Patch] = &[
     // columns.
     Patch {
         name: "VACUUM INTO names the columns",
-        behind: "\n  ** an \"INSERT INTO vacuum_db.xxx SELECT * FROM main.xxx;\" to copy\n",
+        after: "\n  ** an \"INSERT INTO vacuum_db.xxx SELECT * FROM main.xxx;\" to copy\n",
         at: r#"  rc = execSqlF(db, pzErrMsg,
       "SELECT'INSERT INTO %s.'||quote(name)"
       "||' SELECT*FROM\"%w\".'||quote(name)"
@@ -196,7 +196,7 @@ pub const PATCHES: &[Patch] = &[
     },
     Patch {
         name: "pragmas and file controls ask the environment",
-        behind: "\nSQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){\n",
+        after: "\nSQLITE_API int sqlite3_file_control(sqlite3 *db, const char *zDbName, int op, void *pArg){\n",
         at: "    sqlite3BtreeEnter(pBtree);\n",
         put: "    if( sqlite3TpHandleIsOurs(pBtree) && sqlite3TpControl(pBtree, op, pArg, &rc) ){
       sqlite3_mutex_leave(db->mutex);
@@ -206,13 +206,13 @@ pub const PATCHES: &[Patch] = &[
     },
     Patch {
         name: "sqlite3_serialize copies a snapshot of an environment",
-        behind: "\nSQLITE_API unsigned char *sqlite3_serialize(\n  sqlite3 *db,              /* The database connection */\n",
+        after: "\nSQLITE_API unsigned char *sqlite3_serialize(\n  sqlite3 *db,              /* The database connection */\n",
         at: "  pBt = db->aDb[iDb].pBt;\n",
         put: "<SAME>  if( sqlite3TpHandleIsOurs(pBt) ){ pOut = sqlite3TpSerialize(pBt, piSize, mFlags); goto serialize_out; }\n",
     },
     Patch {
         name: "sqlite3_interrupt ends a wait for a lock",
-        behind: "\nSQLITE_API void sqlite3_interrupt(sqlite3 *db){\n",
+        after: "\nSQLITE_API void sqlite3_interrupt(sqlite3 *db){\n",
         at: "  AtomicStore(&db->u1.isInterrupted, 1);\n",
         put: "<SAME>  sqlite3TpInterrupt();\n",
     },

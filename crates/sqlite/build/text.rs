@@ -8,8 +8,8 @@ pub struct Patch {
     /// The purpose of the change, for error messages.
     pub name: &'static str,
     /// A text that occurs once. The search for the place begins after this text.
-    pub behind: &'static str,
-    /// The text to replace: its first occurrence within [`REACH`] bytes after `behind`.
+    pub after: &'static str,
+    /// The text to replace: its first occurrence within [`REACH`] bytes after `after`.
     pub at: &'static str,
     /// The new text. [`SAME`] in it stands for the replaced text.
     pub put: &'static str,
@@ -44,7 +44,7 @@ impl Text {
     }
 
     /// Puts the text `put` after the line that contains the text `at`, which must occur once.
-    pub fn put_behind_line(&mut self, at: &str, put: &str) -> Result<(), String> {
+    pub fn put_after_line(&mut self, at: &str, put: &str) -> Result<(), String> {
         let place = self.place(at)?;
         let end = self.0[place..].find('\n').ok_or("the last line has no end")?;
         self.0.insert_str(place + end + 1, put);
@@ -55,12 +55,12 @@ impl Text {
         let unknown = |what: String| {
             format!("this version of SQLite is unknown: there is no place for the patch \"{}\": {what}", patch.name)
         };
-        let from = self.place(patch.behind).map_err(unknown)? + patch.behind.len();
+        let from = self.place(patch.after).map_err(unknown)? + patch.after.len();
         let end = (from + REACH).min(self.0.len());
         let within = self.0.get(from..end).ok_or_else(|| unknown("the text is not ASCII".into()))?;
         let at = within
             .find(patch.at)
-            .ok_or_else(|| unknown(format!("{:?} does not follow {:?}", patch.at, patch.behind)))?;
+            .ok_or_else(|| unknown(format!("{:?} does not follow {:?}", patch.at, patch.after)))?;
         let place = from + at;
         self.0.replace_range(place..place + patch.at.len(), &patch.put.replace(SAME, patch.at));
         Ok(())

@@ -33,9 +33,9 @@ pub fn vary(amalgamation: String, shim: &[String], paths: &[PathBuf]) -> Result<
     for path in paths {
         let _ = writeln!(back, "#include \"{}\"", path.display());
     }
-    text.put_behind_line(HEADER[1], "#include \"shim.h\"\n")?;
+    text.put_after_line(HEADER[1], "#include \"shim.h\"\n")?;
     text.put_before(STOCK[0], &renamed)?;
-    text.put_behind_line(STOCK[1], &back)?;
+    text.put_after_line(STOCK[1], &back)?;
     for patch in PATCHES {
         text.patch(patch)?;
     }

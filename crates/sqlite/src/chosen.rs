@@ -24,7 +24,7 @@ pub(crate) fn is_chosen(list: &str, path: &Path) -> Result<bool, String> {
         let refuse = |why: &str| {
             Err(format!("the variable {VARIABLE} contains {item:?}, {why}; nothing was opened. Give absolute paths, or patterns below a directory, as in /srv/shop/*.db"))
         };
-        let Some(beginning) = item.strip_prefix('/').and_then(|behind| behind.split('/').next()) else {
+        let Some(beginning) = item.strip_prefix('/').and_then(|after| after.split('/').next()) else {
             return refuse("which is not an absolute path");
         };
         if beginning.contains(['*', '?', '[']) {

@@ -432,7 +432,7 @@ impl Cursor {
             0 if sought.is_whole || is_long => self.seek_exactly(session, &key).map(on_or_before),
             0 => self.seek_beginning(session, &key).map(on_or_before),
             1 => self.seek_before(session, &key, sought.is_equal),
-            _ => self.seek_behind(session, &mut key, sought.is_equal, is_long),
+            _ => self.seek_after(session, &mut key, sought.is_equal, is_long),
         };
         self.encoded = key;
         sought
@@ -471,7 +471,7 @@ impl Cursor {
         Ok((-1, false))
     }
 
-    fn seek_behind(
+    fn seek_after(
         &mut self,
         session: &mut Session,
         key: &mut Vec<u8>,

@@ -142,7 +142,7 @@ struct Place {
 impl Place {
     /// Returns the place just after the beginning of a record: no record begins within another record's first eight
     /// bytes.
-    fn behind(record: Lsn) -> Place {
+    fn after(record: Lsn) -> Place {
         Place { lsn: record.plus(8), begins: record }
     }
 }
@@ -243,7 +243,7 @@ impl Managers {
     fn sure_place(&self) -> Place {
         let (durable, answered) = (self.log.durable(), self.txns.header.answered.load());
         match answered >= durable && answered != Lsn::NONE {
-            true => Place::behind(answered),
+            true => Place::after(answered),
             false => Place { lsn: durable, begins: durable },
         }
     }
@@ -253,9 +253,9 @@ impl Managers {
     /// becomes sure.
     fn visible_place(&self, sure: Place) -> Place {
         let last = self.txns.header.last_commit.load();
-        let is_behind = planted("snapshot: commits that other sessions read are not visible") || self.log.is_poisoned();
-        match last >= sure.lsn && !is_behind {
-            true => Place::behind(last),
+        let is_after = planted("snapshot: commits that other sessions read are not visible") || self.log.is_poisoned();
+        match last >= sure.lsn && !is_after {
+            true => Place::after(last),
             false => sure,
         }
     }

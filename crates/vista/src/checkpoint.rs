@@ -30,9 +30,9 @@ fn hole_of(region: &Region) -> Range<u64> {
     let header = region.root::<SegmentHeader>(RootSlot::Environment).and_then(|header| region.try_at(header));
     header.map_or(0..0, |header| {
         let from = header.from.get();
-        let behind = |bytes: u64| from.saturating_add(bytes);
+        let after = |bytes: u64| from.saturating_add(bytes);
         // The rest of the flat part's last unit has blocks already.
-        behind(header.bytes.get()).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)..behind(header.bytes_max.get())
+        after(header.bytes.get()).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)..after(header.bytes_max.get())
     })
 }
 

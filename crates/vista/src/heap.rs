@@ -167,10 +167,10 @@ impl Heap {
             units += before;
             self.unlist_run(change, run, before);
         }
-        let behind = self.unit(run + units).filter(|next| next.kind.get() == FREE).map_or(0, |next| next.count.get());
-        if behind != 0 {
-            self.unlist_run(change, run + units, behind);
-            units += behind;
+        let after = self.unit(run + units).filter(|next| next.kind.get() == FREE).map_or(0, |next| next.count.get());
+        if after != 0 {
+            self.unlist_run(change, run + units, after);
+            units += after;
         }
         self.mark_free(change, run, units);
     }

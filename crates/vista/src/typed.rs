@@ -255,7 +255,7 @@ impl<T> Ptr<T> {
     }
 
     /// Returns a pointer to the place that is `bytes` bytes after the place of this pointer.
-    pub(crate) fn behind<U>(self, bytes: u64) -> Ptr<U> {
+    pub(crate) fn after<U>(self, bytes: u64) -> Ptr<U> {
         Ptr::of_place(self.place.saturating_add(bytes))
     }
 }
@@ -288,12 +288,12 @@ impl<T: Persist> Ptr<T> {
         let from = std::ptr::from_ref(part).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
         let end = from.checked_add(size_of::<U>());
         assert!(end.is_some_and(|end| end <= size_of::<T>()), "a part of a value is inside the value");
-        self.behind(from as u64)
+        self.after(from as u64)
     }
 
     /// Returns a pointer to the `nth` of several adjacent values. This pointer points to the first of them.
     pub(crate) fn nth(self, nth: u64) -> Ptr<T> {
-        self.behind(nth.saturating_mul(size_of::<T>() as u64))
+        self.after(nth.saturating_mul(size_of::<T>() as u64))
     }
 
     /// Returns the value's position and length in the segment.

@@ -178,7 +178,7 @@ fn the_functions_called_in_files_that_are_not_counted_are_listed() {
     // The code calls a function by its name, or passes the function to another function.
     let ways = [(".", "("), ("::", "("), ("(Segment::", ")")];
     let is_called =
-        |name: &String| ways.iter().any(|(before, behind)| counted.contains(&format!("{before}{name}{behind}")));
+        |name: &String| ways.iter().any(|(before, after)| counted.contains(&format!("{before}{name}{after}")));
     for uncounted in UNCOUNTED {
         let called: BTreeSet<String> = functions(uncounted.file).into_iter().filter(is_called).collect();
         let named: BTreeSet<String> = uncounted.called.iter().map(|name| (*name).to_owned()).collect();

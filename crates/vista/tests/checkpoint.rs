@@ -210,9 +210,9 @@ fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_ze
     let data = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from)).ok();
     let hole = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(from)).unwrap();
     let (first, end) = (hole(0), file.metadata().unwrap().len());
-    let behind = data(first).unwrap_or(end);
-    assert_eq!(behind - first, 1 << 20, "the room to grow is a hole");
-    assert!(behind == end || hole(behind) == end, "there is only one hole");
+    let after = data(first).unwrap_or(end);
+    assert_eq!(after - first, 1 << 20, "the room to grow is a hole");
+    assert!(after == end || hole(after) == end, "there is only one hole");
 }
 
 #[test]

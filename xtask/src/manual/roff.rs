@@ -53,8 +53,8 @@ impl Words<'_> {
         let star = usize::from(word[begin..].starts_with('*'));
         let end =
             begin + star + word[begin + star..].find(|letter| !is_of_name(letter)).unwrap_or(word.len() - begin - star);
-        let (before, name, behind) = (&word[..begin], &word[begin..end], &word[end..]);
-        let is_call = behind.starts_with('(');
+        let (before, name, after) = (&word[..begin], &word[begin..end], &word[end..]);
+        let is_call = after.starts_with('(');
         let shown = if !is_call && self.here.iter().any(|one| one == name) && self.functions.contains_key(name) {
             format!("\\fB{name}\\fP()")
         } else if !is_call && self.functions.contains_key(name) {
@@ -66,7 +66,7 @@ impl Words<'_> {
         } else {
             name.to_owned()
         };
-        let shown = escaped(before) + &shown + &escaped(behind);
+        let shown = escaped(before) + &shown + &escaped(after);
         // A dash before a number or an option is a minus; a dash inside a word is a hyphen.
         if word.trim_start_matches('(').starts_with('-') {
             shown

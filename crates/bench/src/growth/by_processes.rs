@@ -21,9 +21,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     figure.y.name = "ns per transaction".to_owned();
     let contender = Contender::libtp(Durability::Relaxed).shared();
     let directory = study.directory();
-    let minutes = &mut study.minutes;
+    let run_record = &mut study.run_record;
     let bank = Bank::open(&contender, &directory, study.pace.scale, &mut |loaded| {
-        minutes.doing(&format!("loading a bank: {loaded} records"));
+        run_record.doing(&format!("loading a bank: {loaded} records"));
     })?;
     let (client, time) = (study.settings.client, study.pace.long_slice);
     let mut cases = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     }
     figure.series = study.in_turns(&figure.id, &mut cases, Order::BackAndForth)?;
     drop(cases);
-    study.minutes.doing("auditing the bank");
+    study.run_record.doing("auditing the bank");
     let verdict = bank.audit()?;
     bank.close()?;
     study.judge(&figure.id, &verdict, figure.series.iter_mut().flat_map(|series| &mut series.points));

@@ -84,7 +84,7 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
         let all = Operation::ALL.iter().map(|operation| operation.name());
         all.for_each(|name| add_refused(&mut figure.series, name, &refused));
     }
-    study.minutes.doing("closing and removing the databases");
+    study.run_record.doing("closing and removing the databases");
     let grown: Result<Vec<Grown>> = trees.into_iter().map(|(x, tree)| close_and_remove(x, tree)).collect();
     let seen = seen(&figure, &grown?, &tallies.into_inner());
     std::fs::remove_dir_all(&scratch).map_err(Error::file("remove", &scratch))?;
@@ -149,7 +149,7 @@ fn add(tallies: &mut Tallies, x: f64, operation: Operation, counts: &Counts) {
 fn audit(study: &mut Study<'_>, trees: &[(f64, Tree)], figure: &mut Figure) -> Result<()> {
     for (x, tree) in trees {
         let of = format!("{}, {}", figure.id, spelled(*x));
-        study.minutes.doing(&format!("auditing {of}"));
+        study.run_record.doing(&format!("auditing {of}"));
         let points = figure.series.iter_mut().flat_map(|series| &mut series.points);
         study.judge(&of, &tree.audit()?, points.filter(|point| point.x == Place::Number(*x)));
     }

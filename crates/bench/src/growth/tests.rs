@@ -41,8 +41,8 @@ fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the
     let settings = settings(out.path(), disk.path());
     let message = RefCell::new(Vec::new());
     let mut watch = |news: News<'_>| message.borrow_mut().push(format!("{news:?}"));
-    let minutes = RunRecord::begin(out.path(), &mut watch).unwrap();
-    let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
+    let run_record = RunRecord::begin(out.path(), &mut watch).unwrap();
+    let mut study = Study { settings: &settings, pace: &TINY, run_record, made: 0 };
     for part in [by_records, by_cache, by_values] {
         let Chapter { figure, counted, bends } = part(&mut study).unwrap();
         let places = figure.places();
@@ -100,15 +100,15 @@ fn the_height_is_right_and_the_audit_notices_a_missing_record_and_a_lost_update(
 fn the_figures_of_a_database_whose_audit_fails_are_discarded_and_the_failure_is_reported() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (settings, mut quiet) = (settings(out.path(), disk.path()), |_: News<'_>| {});
-    let minutes = RunRecord::begin(out.path(), &mut quiet).unwrap();
-    let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
+    let run_record = RunRecord::begin(out.path(), &mut quiet).unwrap();
+    let mut study = Study { settings: &settings, pace: &TINY, run_record, made: 0 };
     let mut point = Point { x: Place::Number(7.0), samples: vec![1.0], refused: None };
     study.judge("growth-records, 7", "ok", std::iter::once(&mut point));
-    assert_eq!((point.samples.len(), study.minutes.failed_audits.len()), (1, 0));
+    assert_eq!((point.samples.len(), study.run_record.failed_audits.len()), (1, 0));
     study.judge("growth-records, 7", "there are 6 records, and not 7", std::iter::once(&mut point));
     assert!(point.samples.is_empty() && point.refused.is_some(), "{point:?}");
     assert_eq!(
-        study.minutes.failed_audits,
+        study.run_record.failed_audits,
         ["growth-records, 7: the audit failed: there are 6 records, and not 7".to_owned()]
     );
 }

@@ -35,7 +35,7 @@ const ANSWER: usize = 4;
 
 /// Measures both ways of getting random records, with one shell.
 fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
-    paper.minutes.doing("making the records");
+    paper.run_record.doing("making the records");
     make(directory)?;
     let shell = std::cell::RefCell::new(Shell::start((paper.settings.shell)(directory))?);
     let mut cases = Vec::new();

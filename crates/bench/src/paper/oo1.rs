@@ -63,7 +63,7 @@ pub(super) fn table(paper: &mut Paper<'_>, parts: u32, contenders: &[(&'static s
     let (mut databases, mut refused) = (Vec::new(), Vec::new());
     for (name, open) in contenders.iter().copied() {
         let directory = paper.settings.disk.join(format!("oo1-{parts}-{}", name.replace(' ', "-")));
-        paper.minutes.doing(&format!("{name}: loading {parts} parts"));
+        paper.run_record.doing(&format!("{name}: loading {parts} parts"));
         match Database::load(name, open, &directory, &graph, parts, paper.pace) {
             Ok(database) => databases.push(database),
             Err(why) => {

@@ -71,7 +71,7 @@ pub(super) fn steps(paper: &mut Paper<'_>) -> Result<()> {
         }
     }
     // The cases run in the given order, because a step needs the database of the step before it.
-    let series = paper.minutes.in_turns(ID, &mut cases, Order::AsGiven, paper.pace.rounds.min(3))?;
+    let series = paper.run_record.in_turns(ID, &mut cases, Order::AsGiven, paper.pace.rounds.min(3))?;
     drop(cases);
     let of_bytes = turns.iter().map(|turn| Series { name: turn.name.to_owned(), points: turn.bytes.borrow().clone() });
     let bytes = figure("peers-rows-bytes", "The bytes of the files of plain records", "bytes", of_bytes.collect());

@@ -42,7 +42,7 @@ fn a_failed_audit_discards_the_samples_of_its_bank_and_fails_the_run() {
     let [failed, good] = &series[0].points[..] else { panic!("{series:?}") };
     assert!(failed.samples.is_empty() && failed.refused.as_ref().is_some_and(|why| why.contains("audit failed")));
     assert_eq!(good.samples, [7.0]);
-    assert_eq!(paper.minutes.failed_audits.len(), 1, "{:?}", paper.minutes.failed_audits);
+    assert_eq!(paper.run_record.failed_audits.len(), 1, "{:?}", paper.run_record.failed_audits);
     assert!(paper.notes()[0].contains("libtp in memory, not synced"), "{:?}", paper.notes());
     assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "the run left an audited bank");
 }

@@ -141,7 +141,7 @@ impl Drop for Server {
 }
 
 /// Returns the settings that the manual recommends for a machine that runs only the server: memory for the whole bank,
-/// and checkpoints by the log's size instead of every five minutes.
+/// and checkpoints by the log's size instead of every five run_record.
 fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
     let is_synced = durability == Durability::Sync;
     let settings = [

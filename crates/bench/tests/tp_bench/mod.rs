@@ -1,13 +1,13 @@
 //! Runs the program `tp-bench`, and checks its output and its exit code.
 #![allow(dead_code)] // Each file of tests is a separate program, and uses only a part of this module.
 
-#[path = "../../../cli/tests/tp/said.rs"]
-mod said;
+#[path = "../../../cli/tests/tp/finished.rs"]
+mod finished;
 
 use std::path::Path;
 use std::process::Command;
 
-pub use said::{run, Finished};
+pub use finished::{run, Finished};
 
 /// Returns the command of `tp-bench`.
 pub fn command() -> Command {

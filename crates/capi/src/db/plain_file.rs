@@ -318,8 +318,8 @@ impl PlainFile {
         let _alone = Alone::wait_for(&file);
         self.check_is_as_known()?;
         let mut start = self.slot.map_or(FIRST, |slot| slot.start);
-        let behind = (self.written + self.noted.len() as u64).saturating_sub(start);
-        if self.is_to_be_anew || behind > 2 * live_bytes + WASTE_MAX {
+        let after = (self.written + self.noted.len() as u64).saturating_sub(start);
+        if self.is_to_be_anew || after > 2 * live_bytes + WASTE_MAX {
             self.is_to_be_anew = true;
             start = self.write_anew(live, live_bytes)?;
         }

@@ -120,15 +120,15 @@ static int compare(const DBT *key, const struct item *other)
     return order != 0 ? order : (key->size > other->key_size) - (key->size < other->key_size);
 }
 
-/* Returns the first place whose key is not below this key. With is_behind, returns the first place whose key is above
+/* Returns the first place whose key is not below this key. With is_after, returns the first place whose key is above
  * this key. */
-static size_t place(const struct file *file, const DBT *key, int is_behind)
+static size_t place(const struct file *file, const DBT *key, int is_after)
 {
     size_t low = 0, high = file->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int order = compare(key, file->items[middle]);
-        if (order > 0 || (is_behind && order == 0))
+        if (order > 0 || (is_after && order == 0))
             low = middle + 1;
         else
             high = middle;

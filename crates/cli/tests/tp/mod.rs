@@ -1,13 +1,13 @@
 //! Runs the real `tp` and checks its output and its exit code.
 #![allow(dead_code)] // Every file of tests is a separate program, and uses only a part of this module.
 
-mod said;
+mod finished;
 
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-pub use said::{run, Finished};
+pub use finished::{run, Finished};
 
 /// Runs `tp VERB --env DIR WORDS..`, with nothing on standard input.
 pub fn tp(verb: &str, env: &Path, words: &[&str]) -> Finished {

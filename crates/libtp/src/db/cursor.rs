@@ -291,8 +291,8 @@ impl<'t> Cursor<'t> {
     /// As [`Cursor::first`].
     pub fn next_after(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         // Keys that are equal in the order have equal encodings.
-        let behind = self.encoded(key);
-        let found = at_any!(&mut self.place, at => at.seek_behind(&behind));
+        let after = self.encoded(key);
+        let found = at_any!(&mut self.place, at => at.seek_after(&after));
         self.found(found)
     }
 

@@ -114,8 +114,8 @@ impl Multi {
                     .into(),
             )
         };
-        let (key, behind) = duplicates::read(&entry.0).ok_or_else(no_entry)?;
-        let value = duplicates::value_of(self.kind, behind, entry.1);
+        let (key, after) = duplicates::read(&entry.0).ok_or_else(no_entry)?;
+        let value = duplicates::value_of(self.kind, after, entry.1);
         let Some(order) = &self.order else { return Ok((key, value)) };
         let mut decoded = Vec::new();
         order.decode(&key, &mut decoded);
@@ -454,7 +454,7 @@ impl<'t> MultiCursor<'t> {
     /// As [`Cursor::first`].
     pub fn next_key(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return self.next() };
-        let found = self.at.seek(&duplicates::behind(&key))?;
+        let found = self.at.seek(&duplicates::after(&key))?;
         self.arrive(found, OnMiss::Stays)
     }
 

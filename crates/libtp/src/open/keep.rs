@@ -83,7 +83,7 @@ pub(crate) fn settle(
                         "Processes that have the former files open still use that memory: end them first".into(),
                     ));
                 }
-                put_behind(region, platform, file)?;
+                write_region_log(region, platform, file)?;
                 is_kept = true;
             }
             (Err(error @ libtp_log::Error::Disagree { .. }), _) => return Err(refuse(error.to_string())),
@@ -99,7 +99,7 @@ pub(crate) fn settle(
 /// # Errors
 /// `Environment`, with nothing changed, if log is missing between the two logs, or if the region has changes to a
 /// missing file.
-pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFile) -> Result<()> {
+pub(crate) fn write_region_log(region: &Region, platform: &Platform, file: &ControlFile) -> Result<()> {
     let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
     let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);

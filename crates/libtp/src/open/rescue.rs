@@ -48,7 +48,7 @@ impl Opening<'_> {
             }
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
                 // The data files may be of any age: the restart brings them up to date from the log.
-                keep::put_behind(region, self.platform, &self.control_file)?;
+                keep::write_region_log(region, self.platform, &self.control_file)?;
                 return Ok(None);
             }
             (rescued, _) => rescued?,

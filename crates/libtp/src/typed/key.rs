@@ -146,9 +146,9 @@ fn decode_escaped(bytes: &mut &[u8]) -> Option<Vec<u8>> {
     loop {
         let zero = bytes.iter().position(|&byte| byte == 0)?;
         key.extend_from_slice(&bytes[..zero]);
-        let behind = *bytes.get(zero + 1)?;
+        let after = *bytes.get(zero + 1)?;
         *bytes = &bytes[zero + 2..];
-        match behind {
+        match after {
             0 => return Some(key),
             0xff => key.push(0),
             _ => return None,

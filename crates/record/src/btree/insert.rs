@@ -237,7 +237,7 @@ impl<'a> Access<'a> {
         if slot < leaf_node.count() {
             return Ok(NextKey::Hash(hash_of(leaf_node.key(slot))));
         }
-        let (mut right, mut behind) = (leaf_node.right(), None);
+        let (mut right, mut after) = (leaf_node.right(), None);
         while let Some(number) = right {
             // We have latched this leaf, so a wait for its latch would never end.
             if number == leaf {
@@ -254,9 +254,9 @@ impl<'a> Access<'a> {
             if node.count() != 0 {
                 return Ok(NextKey::Hash(hash_of(node.key(0))));
             }
-            let left = behind.get_or_insert_with(|| Stretch::of(leaf, leaf_node));
+            let left = after.get_or_insert_with(|| Stretch::of(leaf, leaf_node));
             left.check_leads_on(&self.pages, number, &node)?;
-            (right, behind) = (node.right(), Some(Stretch::of(number, &node)));
+            (right, after) = (node.right(), Some(Stretch::of(number, &node)));
         }
         Ok(NextKey::End)
     }

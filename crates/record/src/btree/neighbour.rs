@@ -88,7 +88,7 @@ impl Stretch {
     }
 
     /// Returns whether a page that ends at `end` is to the left of this leaf.
-    fn is_behind(&self, end: &[u8], page_bytes: usize) -> bool {
+    fn is_after(&self, end: &[u8], page_bytes: usize) -> bool {
         !Frame::is_above_low(end, &self.low, page_bytes)
             && self.high.as_ref().is_none_or(|high| end < &high[..])
             && self.first.as_ref().is_none_or(|first| end <= &first[..])
@@ -102,7 +102,7 @@ impl Stretch {
             return Leftwards::Lost;
         }
         match (node.right(), node.high()) {
-            (Some(right), Some(end)) if right == self.number => match self.is_behind(end, node.page_bytes()) {
+            (Some(right), Some(end)) if right == self.number => match self.is_after(end, node.page_bytes()) {
                 true => Leftwards::Here,
                 false => Leftwards::Back,
             },

@@ -84,7 +84,7 @@ fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], s
     let is_last = index == count;
     let skip = node.skip_with(suffix);
     if skip != usize::from(header.skip_bytes.get()) {
-        let slots = node.with_heads_behind(skip);
+        let slots = node.with_heads_after(skip);
         header.skip_bytes = number(skip)?.into();
         store_slots(page, &header, &slots);
     }

@@ -199,7 +199,7 @@ impl Walk for BtreeWalk<'_> {
         }
     }
 
-    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+    fn move_after(&mut self, key: &[u8]) -> Result<bool> {
         self.access.check_key(key)?;
         self.seek_from(&[key, &[0]].concat())
     }
@@ -402,7 +402,7 @@ impl<'a> BtreeWalk<'a> {
                 (leaf, slot + usize::from(found && is_passed))
             }
         };
-        let (mut crossed, mut behind) = (false, None::<Stretch>);
+        let (mut crossed, mut after) = (false, None::<Stretch>);
         loop {
             let number = leaf.id().page().raw();
             let node = node_of(&pages, number, &leaf)?;
@@ -410,8 +410,8 @@ impl<'a> BtreeWalk<'a> {
                 self.position = None;
                 return Ok(Attempt::Again);
             }
-            if let Some(behind) = behind {
-                behind.check_leads_on(&pages, number, &node)?;
+            if let Some(after) = after {
+                after.check_leads_on(&pages, number, &node)?;
             }
             if slot == 0 && self.may_clean(number) && ghosts::is_to_be_cleaned(&self.access, number, leaf.lsn(), &node)
             {
@@ -444,7 +444,7 @@ impl<'a> BtreeWalk<'a> {
             let Some(right) = node.right() else {
                 return self.lock_end(lock_names::end_gap(file), granularity, crossed);
             };
-            behind = Some(Stretch::of(number, &node));
+            after = Some(Stretch::of(number, &node));
             drop(leaf);
             leaf = pages.shared(right, 0)?;
             (slot, crossed) = (0, true);
@@ -605,7 +605,7 @@ pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
 
 /// Like [`end_within`], but searches from `begin` on. The leaf's range holds `from`, and `begin` is the first slot
 /// whose key is not below `from`.
-pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, from: &[u8], begin: usize) -> usize {
+pub(crate) fn end_after(node: &Node<'_>, range: &KeyRange, from: &[u8], begin: usize) -> usize {
     match range.high() {
         // `from` may be after the range. Then all slots from `begin` on are beyond the range.
         Some(high) if high <= from => begin,

@@ -278,7 +278,7 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
             if let Some(found) = look(*number, &node, is_own)? {
                 return Ok(SearchResult::Found(if is_own { HeldPage::Own } else { HeldPage::Giving }, found));
             }
-            let mut chain = Chain::behind(pages, *number, &node)?;
+            let mut chain = Chain::after(pages, *number, &node)?;
             while let Some(number) = chain.next() {
                 let Some(page) = kept.latch::<L>(pages, number) else { return Ok(SearchResult::Read(number)) };
                 let node = chain.pass(pages, number, &page)?;

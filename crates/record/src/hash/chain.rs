@@ -26,7 +26,7 @@ impl Chain {
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) if the page leads to itself.
     #[inline]
-    pub fn behind(pages: &Pages<'_>, first: u32, node: &BucketPage<'_>) -> Result<Chain> {
+    pub fn after(pages: &Pages<'_>, first: u32, node: &BucketPage<'_>) -> Result<Chain> {
         let next = node.next();
         match next == Some(first) {
             true => Err(leads_back(pages, first)),

@@ -215,7 +215,7 @@ fn relocate_latched<'a>(
         return Ok(Ok(true));
     }
     let HeldPage::Further(from, mut page) = which else { return Ok(Ok(true)) };
-    let mut chain = Chain::behind(pages, bucket.own.0, &own)?;
+    let mut chain = Chain::after(pages, bucket.own.0, &own)?;
     while let Some(to) = chain.next() {
         if to == from {
             chain.pass(pages, from, &page)?;
@@ -239,7 +239,7 @@ fn relocate_from_first<'a>(
 ) -> Result<std::result::Result<bool, u32>> {
     let (number, first) = &mut bucket.own;
     let node = bucket_page(pages, *number, first)?;
-    let mut chain = Chain::behind(pages, *number, &node)?;
+    let mut chain = Chain::after(pages, *number, &node)?;
     while let Some(to) = chain.next() {
         let Some(mut target) = kept.latch::<ExclusivePage<'a>>(pages, to) else { return Ok(Err(to)) };
         if need <= chain.pass(pages, to, &target)?.free_bytes() {
@@ -292,7 +292,7 @@ pub(crate) fn extend_latched<'a>(
     candidate: &Candidate<'a>,
 ) -> Result<Extended> {
     let node = bucket_page(pages, *first_number, first)?;
-    let (bucket, mut chain) = (node.bucket(), Chain::behind(pages, *first_number, &node)?);
+    let (bucket, mut chain) = (node.bucket(), Chain::after(pages, *first_number, &node)?);
     let mut last: Option<(u32, ExclusivePage<'a>)> = None;
     while let Some(number) = chain.next() {
         drop(last.take());

@@ -42,7 +42,7 @@ pub(crate) fn place_of(key: &[u8]) -> u64 {
 }
 
 /// Returns whether a cursor returns `key` after `other`.
-pub(crate) fn is_behind(key: &[u8], other: &[u8]) -> bool {
+pub(crate) fn is_after(key: &[u8], other: &[u8]) -> bool {
     (place_of(key), key) > (place_of(other), other)
 }
 
@@ -117,12 +117,12 @@ impl Walk for HashWalk<'_> {
         }
     }
 
-    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+    fn move_after(&mut self, key: &[u8]) -> Result<bool> {
         self.go_or_stay(place_of(key), |walk| {
             walk.access.check_hash()?;
             walk.copy_from(place_of(key))?;
             // The values of the keys before `key` are not read.
-            walk.keys.retain(|other| is_behind(other, key));
+            walk.keys.retain(|other| is_after(other, key));
             walk.go_next()
         })
     }

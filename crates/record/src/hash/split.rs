@@ -199,7 +199,7 @@ fn step<'a>(
     if !node.is_giving() || !taking.is_taking() || (giving, bits) != parent_of(bucket) {
         return Ok(Step::Finished);
     }
-    let (mut deleter, mut chain) = (node.deleter_lsn(), Chain::behind(pages, old.0, &node)?);
+    let (mut deleter, mut chain) = (node.deleter_lsn(), Chain::after(pages, old.0, &node)?);
     let mut before: Option<First<'a>> = None;
     while let Some(number) = chain.next() {
         refuse_latched(pages, number, own.0)?;
@@ -237,7 +237,7 @@ fn move_on<'a>(
     let node = bucket_page(pages, from, page)?;
     let need: usize = slots.iter().map(|&slot| crate::page::slotted::SLOT_BYTES + node.cell_bytes(slot)).sum();
     let target = bucket_page(pages, own.0, &own.1)?;
-    let mut chain = Chain::behind(pages, own.0, &target)?;
+    let mut chain = Chain::after(pages, own.0, &target)?;
     if need <= target.free_bytes() {
         move_cells(pages, (from, page), (own.0, &mut own.1), slots)?;
         return Ok(Step::Further);

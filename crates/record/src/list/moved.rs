@@ -33,8 +33,8 @@ impl Seen {
     fn ids(&self) -> Option<(&[u64], u64, &[u64])> {
         let at = usize::try_from(self.number.checked_sub(self.stretch.first)?).ok()?;
         let (before, rest) = self.stretch.ids.split_at_checked(at)?;
-        let (id, behind) = rest.split_first()?;
-        Some((before, *id, behind))
+        let (id, after) = rest.split_first()?;
+        Some((before, *id, after))
     }
 }
 
@@ -52,14 +52,14 @@ fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> 
     if entries.inner(&record_key(id))?.is_none() {
         return Ok(None);
     }
-    let behind = |found: &Stretch| found.first + found.ids.len() as u64;
-    let (mut low, mut high) = (here.first, behind(&here));
+    let after = |found: &Stretch| found.first + found.ids.len() as u64;
+    let (mut low, mut high) = (here.first, after(&here));
     while low > 1 || high <= count {
         if let Some(found) = stretch(entries, high)? {
             if let Some(number) = of(&found) {
                 return Ok(Some(number));
             }
-            high = behind(&found);
+            high = after(&found);
         }
         if let Some(found) = stretch(entries, low - 1)? {
             if let Some(number) = of(&found) {
@@ -82,7 +82,7 @@ impl Access<'_> {
     /// As [`Access::list_count`].
     pub fn list_now(&self, seen: &Seen) -> Result<Now> {
         let count = self.list_count()?;
-        let Some((before, id, behind)) = seen.ids() else {
+        let Some((before, id, after)) = seen.ids() else {
             return Ok(Now::GoneBefore(seen.number.clamp(1, count + 1)));
         };
         if let Some(number) = number_of(self, id, seen.number)? {
@@ -96,7 +96,7 @@ impl Access<'_> {
         if seen.stretch.first == 1 {
             return Ok(Now::GoneBefore(1));
         }
-        for id in behind {
+        for id in after {
             if let Some(number) = number_of(self, *id, seen.number)? {
                 return Ok(Now::GoneBefore(number));
             }

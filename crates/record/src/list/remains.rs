@@ -55,12 +55,12 @@ impl Remains {
         // node to which no other node leads, or a single record to which no node leads. For each placed record, the map
         // has the pieces that come after it, sorted by the id of each piece's first record. Key 0 has the pieces that
         // come before all placed records.
-        let mut behind: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
+        let mut after: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
         let in_place = walk.placed.clone();
         let mut put = |piece: Vec<u64>| {
             let Some(&first) = piece.first() else { return };
             let before = in_place.range(..first).next_back().copied().unwrap_or(0);
-            behind.entry(before).or_default().insert(first, piece);
+            after.entry(before).or_default().insert(first, piece);
         };
         for id in self.top_down() {
             let mut piece = Vec::new();
@@ -71,7 +71,7 @@ impl Remains {
         let mut order = Order { ids: Vec::with_capacity(self.records.len()), guessed: 0 };
         for id in std::iter::once(0).chain(known) {
             order.ids.extend((id != 0).then_some(id));
-            let guessed = behind.remove(&id).unwrap_or_default().into_values().flatten();
+            let guessed = after.remove(&id).unwrap_or_default().into_values().flatten();
             let length = order.ids.len();
             order.ids.extend(guessed);
             order.guessed += (order.ids.len() - length) as u64;

@@ -208,8 +208,8 @@ impl<'p> Node<'p> {
     }
 
     /// Returns the slots with heads that begin `skip` bytes after the prefix.
-    pub fn with_heads_behind(&self, skip: usize) -> Vec<Slot> {
-        self.page.with_heads_behind(skip, self.cell_head(), self.first_key())
+    pub fn with_heads_after(&self, skip: usize) -> Vec<Slot> {
+        self.page.with_heads_after(skip, self.cell_head(), self.first_key())
     }
 
     /// Returns the child at a slot; `None` if there is no such slot or its cell is damaged.

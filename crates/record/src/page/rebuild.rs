@@ -188,7 +188,7 @@ impl<'b> PageWriter<'b> {
         }
         let first_child = self.count == 0 && matches!(cell, Cell::Child { .. });
         let key = if first_child { SplitKey::whole(&[]) } else { cell.key() };
-        let suffix = key.behind(usize::from(self.header.prefix_bytes.get()));
+        let suffix = key.after(usize::from(self.header.prefix_bytes.get()));
         let bytes = cell.bytes(suffix.bytes());
         let slot_at = self.header.slots_at() + SLOT_BYTES * self.count;
         let at = self.heap_start.checked_sub(bytes).filter(|&at| at >= slot_at + SLOT_BYTES).ok_or_else(too_small)?;
@@ -234,7 +234,7 @@ impl<'b> PageWriter<'b> {
         let shared = if first > last { 0 } else { common_prefix(node.key(first).suffix, node.key(last).suffix) };
         let skip = if node.count() == 0 { 0 } else { worth_skipping(shared) };
         if skip != 0 {
-            let slots = node.with_heads_behind(skip);
+            let slots = node.with_heads_after(skip);
             self.header.skip_bytes = number(skip)?.into();
             let at = self.header.slots_at();
             self.bytes[at..at + SLOT_BYTES * slots.len()].copy_from_slice(slots.as_bytes());

@@ -218,7 +218,7 @@ impl<'k> SplitKey<'k> {
     }
 
     /// Returns the key without its first `count` bytes.
-    pub fn behind(self, count: usize) -> SplitKey<'k> {
+    pub fn after(self, count: usize) -> SplitKey<'k> {
         let from_prefix = count.min(self.prefix.len());
         let from_suffix = (count - from_prefix).min(self.suffix.len());
         SplitKey { prefix: &self.prefix[from_prefix..], suffix: &self.suffix[from_suffix..] }
@@ -376,8 +376,8 @@ impl<'p> Slotted<'p> {
         let head = head_at(key, prefix + skip);
         let is_below = |slot: &Slot| slot.head.get() < head;
         let nearest = NEAR.then(|| near.saturating_sub(first)).and_then(|near| {
-            let behind = slots.get(near..)?.iter().take(NEAR_SLOTS);
-            behind.enumerate().find(|(_, slot)| !is_below(slot)).map(|(nth, _)| near + nth)
+            let after = slots.get(near..)?.iter().take(NEAR_SLOTS);
+            after.enumerate().find(|(_, slot)| !is_below(slot)).map(|(nth, _)| near + nth)
         });
         // This search has no branches: the processor could not predict them.
         let base = nearest.unwrap_or_else(|| slots.partition_point(is_below));
@@ -441,8 +441,8 @@ impl<'p> Slotted<'p> {
     #[inline]
     fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
         // The run of equal heads is nearly always one slot long.
-        match self.compare_behind_head(&self.slots[base], rest, cell_head) {
-            Ordering::Less => self.lower_bound_behind(base, head, rest, cell_head),
+        match self.compare_after_head(&self.slots[base], rest, cell_head) {
+            Ordering::Less => self.lower_bound_after_head(base, head, rest, cell_head),
             Ordering::Equal => (base, true),
             Ordering::Greater => (base, false),
         }
@@ -450,7 +450,7 @@ impl<'p> Slotted<'p> {
 
     /// Compares a slot's key with a search key that has the same head.
     #[inline]
-    fn compare_behind_head(&self, slot: &Slot, rest: &[u8], cell_head: usize) -> Ordering {
+    fn compare_after_head(&self, slot: &Slot, rest: &[u8], cell_head: usize) -> Ordering {
         let skip = usize::from(self.header.skip_bytes.get());
         let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
         if bytes <= 4 || rest.len() <= 4 {
@@ -464,9 +464,9 @@ impl<'p> Slotted<'p> {
     /// Searches after the slot at `base`, whose key is below the search key and has the same head.
     #[cold]
     #[inline(never)]
-    fn lower_bound_behind(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
+    fn lower_bound_after_head(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
         let compare =
-            |slot: &Slot| slot.head.get().cmp(&head).then_with(|| self.compare_behind_head(slot, rest, cell_head));
+            |slot: &Slot| slot.head.get().cmp(&head).then_with(|| self.compare_after_head(slot, rest, cell_head));
         let (mut low, mut high) = (base + 1, self.slots.len());
         let mut step = 1;
         while low + step < high && self.slots[low + step].head.get() == head {
@@ -504,7 +504,7 @@ impl<'p> Slotted<'p> {
     }
 
     /// Returns all slots. The slots from `first` on get heads that begin `skip` bytes after the prefix.
-    pub fn with_heads_behind(&self, skip: usize, cell_head: usize, first: usize) -> Vec<Slot> {
+    pub fn with_heads_after(&self, skip: usize, cell_head: usize, first: usize) -> Vec<Slot> {
         let head = |slot: &Slot| head_of(self.suffix(slot, cell_head).get(skip..).unwrap_or_default());
         let again = |(index, slot): (usize, &Slot)| {
             if index < first {

@@ -68,7 +68,7 @@ impl Walk for NumberWalk<'_> {
         self.forward(self.number.saturating_add(1))
     }
 
-    fn go_behind(&mut self, number: u64) -> Result<bool> {
+    fn move_after(&mut self, number: u64) -> Result<bool> {
         self.forward(number.saturating_add(1))
     }
 
@@ -115,13 +115,13 @@ impl NumberWalk<'_> {
                 continue;
             };
             self.lock_page(page, granularity)?;
-            let behind_high = usize::try_from(high - at).unwrap_or(usize::MAX).saturating_add(slot).saturating_add(1);
+            let after_high = usize::try_from(high - at).unwrap_or(usize::MAX).saturating_add(slot).saturating_add(1);
             let mut has_high = false;
             let slots = |recno: &RecnoPage<'_>| {
                 // On the last page only the used slots are numbers of the file, on the other pages every slot.
                 let end = if page == tail { recno.used() } else { recno.capacity() };
-                has_high = behind_high <= end;
-                slot..end.min(behind_high)
+                has_high = after_high <= end;
+                slot..end.min(after_high)
             };
             match self.look(page, slots, granularity)? {
                 Look::Arrived(number) => {

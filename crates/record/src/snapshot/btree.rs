@@ -15,7 +15,7 @@ use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
-use crate::btree::scan::{begin_within, end_behind};
+use crate::btree::scan::{begin_within, end_after};
 use crate::btree::search::{self, node_of};
 use crate::cursor::{BothWays, Cursor, Place, Stand, Walk};
 use crate::key_range::KeyRange;
@@ -208,7 +208,7 @@ impl Walk for SnapshotWalk<'_> {
         }
     }
 
-    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+    fn move_after(&mut self, key: &[u8]) -> Result<bool> {
         self.at.access.check_key(key)?;
         self.seek_to(Some([key, &[0]].concat()))
     }
@@ -328,7 +328,7 @@ impl<'a> SnapshotAccess<'a> {
         let _visit = pages.visit();
         let copied = search::at_leaf(pages, self.access.database, from, |leaf, node, (slot, _)| {
             let high = node.high().filter(|&high| range.high().is_none_or(|end| high < end)).map(<[u8]>::to_vec);
-            let slots = slot..end_behind(node, range, from, slot);
+            let slots = slot..end_after(node, range, from, slot);
             batch.begin(Vec::new(), high);
             self.copy(batch, leaf, node, slots)
         })?;

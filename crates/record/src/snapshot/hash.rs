@@ -16,7 +16,7 @@ use crate::btree::long_value;
 use crate::cursor::{Cursor, Walk};
 use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult};
 use crate::hash::page::HEADER_PAGE;
-use crate::hash::scan::{is_behind, place_of, range_from};
+use crate::hash::scan::{is_after, place_of, range_from};
 use crate::key_hash::key_hash;
 use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
@@ -189,12 +189,12 @@ impl Walk for SnapshotHashWalk<'_> {
         Ok(true)
     }
 
-    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+    fn move_after(&mut self, key: &[u8]) -> Result<bool> {
         self.go_or_stay(place_of(key), |walk| {
             walk.at.access.check_hash()?;
             let (batch, next) = walk.at.hash_batch(place_of(key))?;
             // The values of the entries before `key` are not read.
-            let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
+            let passed = batch.entries.iter().filter(|(other, _)| !is_after(&batch.bytes[other.clone()], key)).count();
             (walk.index, walk.batch, walk.from) = (passed.checked_sub(1), batch, next);
             walk.go_next()
         })

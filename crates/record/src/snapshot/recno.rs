@@ -106,7 +106,7 @@ impl Walk for SnapshotNumberWalk<'_> {
         self.go_up_from(self.batch.page.saturating_add(1), 0)
     }
 
-    fn go_behind(&mut self, number: u64) -> Result<bool> {
+    fn move_after(&mut self, number: u64) -> Result<bool> {
         self.go_to(number.saturating_add(1))
     }
 

@@ -127,8 +127,8 @@ impl Undo {
     /// Returns the places and lengths in bytes of this log and of the logs after it.
     pub fn areas(&self) -> Vec<(u64, u64)> {
         let further = self.further().unwrap_or_default();
-        let behind = further.iter().flat_map(|log| [log.header_place(), log.area_range()]);
-        std::iter::once(self.area_range()).chain(behind).collect()
+        let after = further.iter().flat_map(|log| [log.header_place(), log.area_range()]);
+        std::iter::once(self.area_range()).chain(after).collect()
     }
 }
 

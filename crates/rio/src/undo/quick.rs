@@ -245,7 +245,7 @@ fn save_slowly<T: Parts>(owner: &mut T, at: u64, bytes: usize, top: usize, is_pr
     }
     let shown = view.look(at, bytes).unwrap_or_else(|| not_shown());
     let end = undo.end_of(top);
-    let _ = shown.saved(hold, |place, old| undo.save_behind(end, place, old));
+    let _ = shown.saved(hold, |place, old| undo.save_after(end, place, old));
 }
 
 #[cold]

@@ -1,8 +1,8 @@
 //! Runs the real `tp-sql` and checks its output and its exit code.
 #![allow(dead_code)] // Each test file is a separate program, and uses only a part of this module.
 
-#[path = "../../../cli/tests/tp/said.rs"]
-mod said;
+#[path = "../../../cli/tests/tp/finished.rs"]
+mod finished;
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::process::Command;
 use libtp_sqlite::rusqlite::types::Value;
 use libtp_sqlite::rusqlite::Connection;
 
-pub use said::{run, Finished};
+pub use finished::{run, Finished};
 
 /// Returns a command that runs `tp-sql` with arguments in a directory.
 pub fn command(directory: &Path, words: &[&str]) -> Command {

@@ -100,7 +100,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     }
 
     fn header(self) -> Ptr<Header> {
-        self.behind(0)
+        self.after(0)
     }
 
     /// Returns the limit of links to the map's nodes.
@@ -134,7 +134,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             if key_of::<_, K>(node).look(memory)?.as_bytes() == key.as_bytes() {
                 return Ok(Some((link, node)));
             }
-            link = node.behind(0);
+            link = node.after(0);
         }
     }
 
@@ -232,10 +232,10 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             links.follow(txn)?;
             let next = node.look(txn)?.next;
             if bucket_of(hash(key_of::<_, K>(node).look(txn)?.as_bytes()), all) == buckets {
-                stores.extend([(link, next), (node.behind(0), moved)]);
+                stores.extend([(link, next), (node.after(0), moved)]);
                 moved = node;
             } else {
-                link = node.behind(0);
+                link = node.after(0);
             }
             node = next;
         }

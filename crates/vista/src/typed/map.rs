@@ -69,7 +69,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     }
 
     fn header(self) -> Ptr<Header> {
-        self.behind(0)
+        self.after(0)
     }
 
     /// Returns the limit of links to the map's nodes on one level.
@@ -79,7 +79,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
 
     /// Returns the map's own tower.
     fn head(self) -> Ptr<Tower> {
-        self.behind(std::mem::offset_of!(Header, first) as u64)
+        self.after(std::mem::offset_of!(Header, first) as u64)
     }
 
     /// Returns the last node before the key on each level.

@@ -16,12 +16,12 @@ const fn value_at<N, K>() -> u64 {
 
 /// Returns a pointer to the key of a node.
 pub(super) fn key_of<N: Persist, K: Persist>(node: Ptr<N>) -> Ptr<K> {
-    node.behind(links_bytes::<N>())
+    node.after(links_bytes::<N>())
 }
 
 /// Returns a pointer to the value of a node.
 pub(super) fn value_of<N: Persist, K: Persist, V: Persist>(node: Ptr<N>) -> Ptr<V> {
-    node.behind(value_at::<N, K>())
+    node.after(value_at::<N, K>())
 }
 
 /// Returns the ranges that [`create_node`] declares.
@@ -37,7 +37,7 @@ pub(super) fn create_node<N: Persist, K: Persist, V: Persist>(
     value: V,
 ) -> Result<Ptr<N>> {
     let bytes = value_at::<N, K>() + size_of::<V>() as u64;
-    let node: Ptr<N> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
+    let node: Ptr<N> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.after(0);
     *txn.write(node)? = links;
     *txn.write(key_of(node))? = key;
     *txn.write(value_of::<N, K, V>(node))? = value;

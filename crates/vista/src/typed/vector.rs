@@ -32,7 +32,7 @@ impl<T> Default for Vector<T> {
 
 impl<T: Persist> Ptr<Vector<T>> {
     fn header(self) -> Ptr<Header> {
-        self.behind(0)
+        self.after(0)
     }
 
     /// Returns the number of values.
@@ -57,7 +57,7 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// As [`Ptr::look`].
     pub fn place(self, memory: &impl Memory, index: u64) -> Result<Option<Ptr<T>>> {
         let vector = self.header().look(memory)?;
-        Ok((index < vector.count).then(|| vector.items.behind::<T>(0).nth(index)))
+        Ok((index < vector.count).then(|| vector.items.after::<T>(0).nth(index)))
     }
 
     /// Returns the value with the index `index`.
@@ -74,7 +74,7 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// As [`Stores::malloc`]; the vector is then unchanged.
     pub fn push(self, txn: &mut impl Stores, value: T) -> Result<()> {
         let vector = self.header().look(txn)?;
-        let (count, capacity, mut items) = (vector.count, vector.capacity, vector.items.behind::<T>(0));
+        let (count, capacity, mut items) = (vector.count, vector.capacity, vector.items.after::<T>(0));
         if count == capacity {
             let larger = (capacity * 2).max(4);
             let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
@@ -92,7 +92,7 @@ impl<T: Persist> Ptr<Vector<T>> {
                 txn.delete(items)?;
             }
             let vector = txn.write(self.header())?;
-            (vector.items, vector.capacity) = (row.behind(0), larger);
+            (vector.items, vector.capacity) = (row.after(0), larger);
             items = row;
         }
         *txn.write(items.nth(count))? = value;
@@ -106,7 +106,7 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// As [`Stores::write`].
     pub fn pop(self, txn: &mut impl Stores) -> Result<Option<T>> {
         let Some(last) = self.len(txn)?.checked_sub(1) else { return Ok(None) };
-        let place = self.header().look(txn)?.items.behind::<T>(0).nth(last);
+        let place = self.header().look(txn)?.items.after::<T>(0).nth(last);
         let value = T::read_from_bytes(place.look(txn)?.as_bytes()).unwrap_or_else(|_| unreachable!("the same length"));
         txn.write(self.header())?.count = last;
         Ok(Some(value))

@@ -56,24 +56,24 @@ impl Gap {
             return Ok(());
         }
         let mut has_before = self.see(list, reader, self.at - 1)?.is_some();
-        let has_behind = self.see(list, reader, self.at)?.is_some();
-        if !has_before && !has_behind {
+        let has_after = self.see(list, reader, self.at)?.is_some();
+        if !has_before && !has_after {
             // A range that ends beyond the list ends after the list's last record.
             self.at = list.count(reader)? + 1;
             has_before = self.see(list, reader, self.at - 1)?.is_some();
         }
-        let (before, behind) = (self.at - 1, self.at);
-        let is_by_behind = has_behind && (self.side == Side::Front || !has_before);
-        self.seen.number = if is_by_behind { behind } else { before };
+        let (before, after) = (self.at - 1, self.at);
+        let is_by_after = has_after && (self.side == Side::Front || !has_before);
+        self.seen.number = if is_by_after { after } else { before };
         Ok(())
     }
 
     /// Finds the gap again after the numbers of the records may have changed.
     fn find_again(&mut self, list: &List, reader: &impl Reader) -> Result<()> {
         if self.seen.stretch.id_of(self.seen.number).is_some() {
-            let is_behind_it = self.seen.number < self.at;
+            let is_after_it = self.seen.number < self.at;
             self.at = match reader.list_now(list.tree(), &self.seen)? {
-                Now::At(number) => number + u64::from(is_behind_it),
+                Now::At(number) => number + u64::from(is_after_it),
                 Now::GoneBefore(number) => number,
             };
         }

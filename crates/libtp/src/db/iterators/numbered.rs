@@ -21,7 +21,7 @@ pub(super) fn bounds(numbers: &impl RangeBounds<u64>) -> (u64, u64) {
     };
     let high = match numbers.end_bound() {
         Bound::Included(&high) => high,
-        Bound::Excluded(&behind) => behind.saturating_sub(1),
+        Bound::Excluded(&after) => after.saturating_sub(1),
         Bound::Unbounded => u64::MAX,
     };
     low.map_or((1, 0), |low| (low, high))

@@ -452,8 +452,8 @@ fn a_remembered_place_is_found_wherever_its_record_has_moved() {
             let next = cursor.next()?.map(|(number, _)| number);
             let back = cursor.go_to(&place).and_then(|_| cursor.prev())?.map(|(number, _)| number);
             match (wanted, back, next) {
-                (None, Some(before), Some(behind)) => assert_eq!(before + 1, behind, "round {round}"),
-                (Some(at), Some(before), Some(behind)) => assert_eq!((before, behind), (at as u64, at as u64 + 2)),
+                (None, Some(before), Some(after)) => assert_eq!(before + 1, after, "round {round}"),
+                (Some(at), Some(before), Some(after)) => assert_eq!((before, after), (at as u64, at as u64 + 2)),
                 _ => {}
             }
             Ok(())

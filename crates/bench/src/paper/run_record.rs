@@ -62,15 +62,15 @@ impl<'w> RunRecord<'w> {
         order: Order,
         rounds: u32,
     ) -> Result<Vec<Series>> {
-        let (minutes, mut kept) = (RefCell::new(self), Ok(()));
-        let mut watch = |what: &str| minutes.borrow_mut().doing(what);
+        let (run_record, mut kept) = (RefCell::new(self), Ok(()));
+        let mut watch = |what: &str| run_record.borrow_mut().doing(what);
         let series = in_turns(figure, cases, order, rounds, &mut watch, &mut |line| {
-            let mut minutes = minutes.borrow_mut();
+            let mut run_record = run_record.borrow_mut();
             if let (true, Some(why)) = (line.audit_failed, &line.refused) {
-                minutes.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
+                run_record.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
             }
             // Keeps the first error of a write, which is returned at the end.
-            let now = minutes.keep(&line);
+            let now = run_record.keep(&line);
             kept = std::mem::replace(&mut kept, Ok(())).and(now);
         });
         kept.map(|()| series)
