@@ -114,10 +114,29 @@ fn run_once(
         return done.commit();
     }
     let cause = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
-    match done.abort() {
-        // The abort failed, and a retry helps only after the transaction was undone. So the caller gets the failure of
-        // the abort.
-        Err(trouble) if is_again(code) => Err(trouble),
-        _ => Err(cause),
+    Err(failure(done.abort(), cause, is_again(code)))
+}
+
+/// Returns the failure of a try: the cause, or the failure of the abort if the cause asks for a further try. A further
+/// try helps only after the transaction was undone.
+fn failure(aborted: Outcome<()>, cause: Trouble, asks_for_retry: bool) -> Trouble {
+    match aborted {
+        Err(trouble) if asks_for_retry => trouble,
+        _ => cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::TP_FULL;
+
+    #[test]
+    fn a_failed_abort_ends_the_tries() {
+        let timeout = || Trouble::of_the_program(TP_LOCK_TIMEOUT, "the transaction was aborted");
+        let full = || Trouble::of_the_program(TP_FULL, "the log has no space");
+        assert_eq!(failure(Ok(()), timeout(), true).code(), TP_LOCK_TIMEOUT, "the work is tried again");
+        assert_eq!(failure(Err(full()), timeout(), true).code(), TP_FULL, "the transaction was not undone");
+        assert_eq!(failure(Err(full()), timeout(), false).code(), TP_LOCK_TIMEOUT, "the cause is reported");
     }
 }
