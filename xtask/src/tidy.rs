@@ -36,6 +36,7 @@ const RULES: &[(&str, Rule)] = &[
     ("every file name has a meaning", |tree| names::empty_names(tree.files)),
     ("functions are short", |tree| sizes::long_functions(tree.files)),
     ("files are short", |tree| sizes::long_files(tree.files)),
+    ("design pages are short", |tree| sizes::long_designs(tree.files)),
     ("unsafe stays in its files", |tree| unsafety::strayed(tree.files)),
     ("crates without unsafe forbid it", |tree| unsafety::not_forbidden(tree.files, tree.packages)),
     ("nothing is left for later", |tree| words::leftovers(tree.files)),

@@ -53,9 +53,9 @@ static int margo(tp_txn *txn, void *argument)
 static int mistake(tp_txn *txn, void *argument)
 {
     struct accounts *accounts = argument;
-    int code = tp_put(accounts->users, txn, "nobody", 6, "0", 1);
+    int code = tp_put(accounts->users, txn, "guest", 5, "0", 1);
     if (code == TP_OK)
-        code = append(txn, accounts->passwd, "nobody:x:0:\n");
+        code = append(txn, accounts->passwd, "guest:x:0:\n");
     if (code == TP_OK)
         code = tp_file_remove(txn, accounts->group);
     return code == TP_OK ? 1 : code;

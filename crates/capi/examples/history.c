@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     tp_env *env;
     tp_db *db;
     tp_txn *txn;
-    uint64_t last, none;
+    uint64_t last, before;
     struct searched searched = {0, 0};
 
     if (argc != 2) {
@@ -51,9 +51,9 @@ int main(int argc, char **argv)
     }
     if (tp_env_open(argv[1], NULL, 0, &env) != TP_OK || tp_btree_open(env, "words", &db) != TP_OK)
         return failed("open");
-    if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK || tp_last_lsn(txn, &none) != TP_OK)
+    if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK || tp_last_lsn(txn, &before) != TP_OK)
         return failed("begin");
-    printf("last LSN before the first change: %d\n", (int)none);
+    printf("last LSN before the first change: %d\n", (int)before);
     if (tp_put(db, txn, "one", 3, "eins", 4) != TP_OK || tp_put(db, txn, "two", 3, "zwei", 4) != TP_OK ||
         tp_put(db, txn, "one", 3, "une", 3) != TP_OK || tp_last_lsn(txn, &last) != TP_OK || tp_txn_id(txn, &searched.txn) != TP_OK)
         return failed("put");

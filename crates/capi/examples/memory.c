@@ -96,7 +96,7 @@ static int work(struct scene *scene)
     if (show(scene) != TP_OK)
         return failed("show");
     /* An abort undoes memory and record together. */
-    if (tp_begin(scene->env, TP_DEFAULT, &txn) != TP_OK || push(scene, txn, "nobody") != TP_OK || tp_abort(txn) != TP_OK || show(scene) != TP_OK)
+    if (tp_begin(scene->env, TP_DEFAULT, &txn) != TP_OK || push(scene, txn, "guest") != TP_OK || tp_abort(txn) != TP_OK || show(scene) != TP_OK)
         return failed("abort");
     if (tp_begin(scene->env, TP_DEFAULT, &txn) != TP_OK || pop(scene, txn) != TP_OK || tp_commit(txn) != TP_OK || show(scene) != TP_OK)
         return failed("pop");

@@ -15,11 +15,11 @@ static int failed(const char *what)
 }
 
 /* Prints a key's value as a transaction or a snapshot sees it. */
-static void show(const char *who, tp_db *stock, tp_txn *reader, const char *key)
+static void show(const char *title, tp_db *stock, tp_txn *reader, const char *key)
 {
     tp_buffer value = TP_BUFFER;
     int code = tp_get(stock, reader, key, strlen(key), &value);
-    printf("%s: %s %s\n", who, key, code == TP_OK ? (const char *)value.data : tp_error());
+    printf("%s: %s %s\n", title, key, code == TP_OK ? (const char *)value.data : tp_error());
     tp_buffer_free(&value);
 }
 

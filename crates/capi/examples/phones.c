@@ -29,14 +29,14 @@ static int failed(const char *what)
 /* Stores a name and its number in both files, or in neither. */
 static int enter(const char *name, const char *number)
 {
-    DBT who = text(name), which = text(number);
+    DBT person = text(name), digits = text(number);
     int code = -1, failure;
     do {
         if (txn_begin() != 0)
             return -1;
-        code = numbers->put(numbers, &which, &who, R_NOOVERWRITE);
+        code = numbers->put(numbers, &digits, &person, R_NOOVERWRITE);
         if (code == RET_SUCCESS)
-            code = names->put(names, &who, &which, 0);
+            code = names->put(names, &person, &digits, 0);
         if (code == RET_SUCCESS)
             return txn_commit();
         /* The number is taken, or this transaction is the victim of a deadlock. */

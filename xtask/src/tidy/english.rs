@@ -70,7 +70,7 @@ fn limit(line: &str) -> Option<(&str, usize)> {
 
 /// Returns whether a person reads and writes the file: source or a document.
 fn is_prose(file: &File) -> bool {
-    let is_text = file.is_rust() || file.path.ends_with(".md") || file.path.ends_with(".h");
+    let is_text = [".rs", ".md", ".h", ".c", ".py", ".toml", ".3"].iter().any(|end| file.path.ends_with(end));
     is_text && file.path != "xtask/src/tidy/english.rs" && !file.path.starts_with("docs/paper/")
 }
 

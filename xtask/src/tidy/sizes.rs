@@ -1,4 +1,4 @@
-//! Limits for the length of functions and files.
+//! Limits for the length of functions, files and design pages.
 
 use super::source::{code, line_of, word_places, File};
 
@@ -8,6 +8,8 @@ const FUNCTION_LINES_MAX: usize = 110;
 const FUNCTION_LINES_NOTED: usize = 100;
 /// A file longer than this fails.
 const FILE_LINES_MAX: usize = 900;
+/// A page of docs/design longer than this fails.
+const DESIGN_LINES_MAX: usize = 80;
 
 /// Returns functions that are too long for a reader, and prints functions that are near the limit.
 pub fn long_functions(files: &[File]) -> Vec<String> {
@@ -34,6 +36,18 @@ pub fn long_files(files: &[File]) -> Vec<String> {
         .filter(|(_, lines)| *lines > FILE_LINES_MAX)
         .map(|(file, lines)| {
             format!("{}: {lines} lines, the limit is {FILE_LINES_MAX}: keep one concept per file", file.path)
+        })
+        .collect()
+}
+
+/// Returns design pages that are too long to be read in one go.
+pub fn long_designs(files: &[File]) -> Vec<String> {
+    let designs = files.iter().filter(|file| file.path.starts_with("docs/design/"));
+    let lengths = designs.map(|file| (file, file.text.lines().count()));
+    lengths
+        .filter(|(_, lines)| *lines > DESIGN_LINES_MAX)
+        .map(|(file, lines)| {
+            format!("{}: {lines} lines, the limit is {DESIGN_LINES_MAX}: problem, choices, numbers, choice", file.path)
         })
         .collect()
 }
@@ -95,5 +109,13 @@ mod tests {
         assert_eq!(long_functions(&file(FUNCTION_LINES_MAX)).len(), 1);
         assert_eq!(long_files(&file(FILE_LINES_MAX - 2)).len(), 0);
         assert_eq!(long_files(&file(FILE_LINES_MAX)).len(), 1);
+    }
+
+    #[test]
+    fn a_long_design_page_is_found() {
+        let page = |path: &str, lines| [File { path: path.into(), text: "a\n".repeat(lines) }];
+        assert_eq!(long_designs(&page("docs/design/0001-a.md", DESIGN_LINES_MAX)).len(), 0);
+        assert_eq!(long_designs(&page("docs/design/0001-a.md", DESIGN_LINES_MAX + 1)).len(), 1);
+        assert_eq!(long_designs(&page("docs/a.md", DESIGN_LINES_MAX + 1)).len(), 0);
     }
 }
