@@ -1,4 +1,4 @@
-//! `tp sql`: starts `tp-sql`, the program that has SQLite on libtp and a shell for it.
+//! `tp sql`: starts `tp-sql`, the program that contains SQLite on libtp, and a shell for it.
 
 use std::ffi::OsString;
 

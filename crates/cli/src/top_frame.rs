@@ -152,7 +152,13 @@ fn summary(directory: &Path, activity: &Activity<'_>, sample: &Sample) -> Sectio
     }
     if !sample.stopped_at_work.is_empty() {
         let pids: Vec<String> = sample.stopped_at_work.iter().map(u32::to_string).collect();
-        lines.push(Line::from(format!("stopped in a change, others may wait: process {}", pids.join(", "))).yellow());
+        lines.push(
+            Line::from(format!(
+                "stopped in the middle of a change (others may wait for it): process {}",
+                pids.join(", ")
+            ))
+            .yellow(),
+        );
     }
     Section { title, lines }
 }

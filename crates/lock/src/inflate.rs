@@ -41,7 +41,8 @@ impl Table {
         self.find(bucket, name, mixed)
     }
 
-    /// Makes the word of a name FAT, and the request of the word's owner the head of a queue. The caller has the latch.
+    /// Makes the word of a name FAT, and makes the request of the word's owner the head of a queue. The caller has the
+    /// latch.
     #[inline]
     pub(crate) fn fatten(&self, session: &Session, bucket: &Bucket, mixed: u64) {
         let word = self.word(mixed);
@@ -93,7 +94,8 @@ impl Table {
         }
     }
 
-    /// Returns whether the bucket has no queue of a name with the same word. The caller holds the bucket's latch.
+    /// Returns whether no queue of the bucket is for a name that has the word of `mixed`. The caller holds the bucket's
+    /// latch.
     pub(crate) fn has_no_queue_of_word(&self, bucket: &Bucket, mixed: u64) -> bool {
         let mut passed = 0;
         for chain in &bucket.chains {
@@ -139,8 +141,8 @@ fn same_word(one: u64, other: u64) -> bool {
 }
 
 impl LockerSlot {
-    /// Returns the mode in which the locker holds the lock of a request on its stack. Returns `None` if the request
-    /// waits, or if it is thin and its word does not have its place.
+    /// Returns the mode of the lock that the locker holds by `request`, a request on the locker's stack. Returns `None`
+    /// if the request waits, or if the request is thin and the word of the lock's name does not have `place`.
     pub(crate) fn held_mode(table: &Table, place: Place, request: &Request) -> Option<Mode> {
         let state = request.state.get();
         if !state.is_thin() {

@@ -28,7 +28,7 @@ fn main() {
     let mut txn = segment.begin();
     txn.set_range(0, usize::try_from(DATABASE).unwrap()).unwrap().fill(1);
     txn.end().unwrap();
-    println!("bytes       bare    vista  overhead ns  of the bare stores");
+    println!("bytes     bare ns vista ns overhead ns overhead/bare");
     measure::<8, true>("8 hot", &mut segment, divisor);
     measure::<8, false>("8", &mut segment, divisor);
     measure::<64, false>("64", &mut segment, divisor);
@@ -74,7 +74,7 @@ fn measure<const BYTES: usize, const HOT: bool>(name: &str, segment: &mut Segmen
         overheads.push(vista - bare);
     }
     let (bare, vista, overhead) = (median(bares), median(vistas), median(overheads));
-    println!("{name:<8} {bare:>8.1} {vista:>8.1} {overhead:>8.1} {:>12.2}", overhead / bare);
+    println!("{name:<8} {bare:>8.1} {vista:>8.1} {overhead:>11.1} {:>13.2}", overhead / bare);
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {

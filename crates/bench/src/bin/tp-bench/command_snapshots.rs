@@ -23,7 +23,8 @@ use libtp_console::numbers::seconds;
 use libtp_console::output::Output;
 use serde_json::json;
 
-/// Number of writers. In the paper's multi-user runs, this is the smallest number of clients that wait for each other.
+/// Number of writers: the smallest number of clients in the paper's multi-user runs at which clients wait for each
+/// other.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
