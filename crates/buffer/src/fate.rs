@@ -135,7 +135,7 @@ impl BufferManager {
         if is_begun
             && !is_at_old
             && self.is_own(fate, name)?
-            && !planted("buffer: a new name that is present counts as durable")
+            && !planted("buffer: a new name counts as durable if the directory has it")
         {
             // The sync of the new name may have failed. The kernel writes the name only if the file is renamed again.
             directory.rename(&new, &old)?;

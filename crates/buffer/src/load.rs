@@ -214,7 +214,7 @@ pub(crate) fn check_page(
     log: &dyn WriteAhead,
     log_end: Lsn,
 ) -> Result<()> {
-    if !planted("buffer: pages not checked") {
+    if !planted("buffer: pages are not checked when they are read") {
         check_read(page, id, log_end, |lsn| log.life_mark(lsn)).map_err(|damage| file.corrupt(id, &damage))?;
     }
     page[checksum_field()].fill(0);

@@ -118,10 +118,11 @@ impl Table {
     pub(crate) fn settle_for_release(&self, mixed: u64, place: Place, request: &Request) -> bool {
         let word = self.word(mixed);
         let (seen, is_queued) = (word.load(), !request.state.get().is_thin());
-        if seen.place() != place || planted("lock: a refused release is not settled") {
+        if seen.place() != place || planted("lock: a release under the latch does not remove the request from the word")
+        {
             return is_queued;
         }
-        if is_queued && planted("lock: a release leaves its place in the word") {
+        if is_queued && planted("lock: the release of a queued request does not remove the request from the word") {
             return true;
         }
         #[cfg(test)]

@@ -173,7 +173,7 @@ impl LogManager {
         let header = RecordHeader::mark(time, body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
-        if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks") {
+        if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks are written") {
             return (durable, lsn);
         }
         let mut place = Place([0; MARK_BYTES]);

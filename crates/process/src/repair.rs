@@ -77,7 +77,7 @@ impl AloneRepair<'_> {
     pub fn forget_unpublished(&mut self, tail: u64) {
         failpoint("alone: appends that never came to be still noted");
         let unpublished = self.appends.iter().filter(|note| note.lsn >= tail);
-        for note in unpublished.filter(|_| !planted("process: unpublished appends stay noted")) {
+        for note in unpublished.filter(|_| !planted("process: notes of unpublished appends are not cleared")) {
             self.processes.0.slots.at(note.session.index()).append_lsn.publish(0);
         }
         self.appends.retain(|note| note.lsn < tail);

@@ -49,7 +49,11 @@ impl Managers {
             words.rio &= !clean;
             words.relaxed &= !clean;
             words.unresolved = unresolved;
-            let kept = if planted("txn: incarnations of kept log are dropped") { taken.keep_from } else { kept };
+            let kept = if planted("txn: the control file drops incarnations whose log is kept") {
+                taken.keep_from
+            } else {
+                kept
+            };
             words.incarnations.forget_below(taken.keep_from.min(kept));
         })
     }

@@ -269,7 +269,7 @@ impl Managers {
                 slot.first_lsn.init(lsn);
             }
             failpoint("repair: redone, not the transaction's last");
-            if !planted("txn: repair does not make the noted record the last") {
+            if !planted("txn: repair does not enter the noted record as the transaction's last record") {
                 slot.last_lsn.fetch_max(lsn);
             }
         }
@@ -304,7 +304,7 @@ impl Managers {
         if !dead_session.is_let_go() {
             return Ok(());
         }
-        if !planted("txn: repair does not release the frame in hand early")
+        if !planted("txn: repair rolls transactions back before it releases the frame in hand")
             && !self.buffers.repair_hand(by, &dead_session)
         {
             return Ok(());
@@ -398,7 +398,7 @@ impl Managers {
                     self.txns.header.last_commit.fetch_max(last);
                 }
                 if kind == Some(COMMIT) {
-                    let has_memory = !planted("txn: the reaper drops segments of a committed dead session");
+                    let has_memory = !planted("txn: the reaper forgets the segments of a committed transaction");
                     let commit = (session.id(), session.slot().first_lsn.get(), last);
                     self.complete_commit(session.session(), session.slot(), commit, has_memory)?;
                 }

@@ -103,7 +103,7 @@ impl Managers {
             let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
             if kind == COMMIT {
-                let has_memory = !planted("txn: repair drops open segments of a committed transaction");
+                let has_memory = !planted("txn: repair forgets the segments of a committed transaction");
                 self.complete_commit(session.session(), slot, (id, first, last), has_memory)?;
             }
             if is_over {

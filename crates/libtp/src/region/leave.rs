@@ -51,7 +51,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     }
     failpoint("leave: at the door");
     let left = ended.and_then(|()| close_if_last(&door, managers, platform));
-    if !planted("libtp: spare sessions outlive the seat") {
+    if !planted("libtp: spare sessions are not dropped before the seat is released") {
         managers.drop_spares();
     }
     failpoint("leave: left, seat still taken");

@@ -232,7 +232,7 @@ impl Joining<'_> {
         let (managers, session) = (&self.generation.managers, self.txn.session());
         managers.locks.lock(session, self.txn.locker(), segment_lock(self.segment.number), Mode::X, self.txn.wait())?;
         failpoint("join: segment locked");
-        if !planted("libtp: a segment is joined without its row") {
+        if !planted("libtp: a segment is joined without a row in the table of outcomes") {
             self.segment.keep_row(managers, session)?;
         }
         let begun = Instant::now();
