@@ -131,7 +131,7 @@ fn sweep(env: &Env, table: &Db) {
 }
 
 #[test]
-fn nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken() {
+fn nothing_that_a_new_snapshot_needs_is_removed_while_the_snapshot_is_taken() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();

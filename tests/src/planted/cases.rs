@@ -13,11 +13,11 @@ const FAILING: &str = "dropped_simulated::names_do_not_count_as_durable_after_a_
 const TRADED: &str = "dropped_simulated::databases_keep_exchanged_names_after_a_restore_with_any_crash";
 const LOSER: &str = "missing::an_unfinished_transaction_is_undone_in_a_missing_file_when_the_file_returns";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
-const CRASHES: &str = "simulated::files_and_records_have_one_version_after_any_crash";
+const CRASHES: &str = "simulated::files_and_records_have_the_same_version_after_any_crash";
 const ANSWERED: &str = "rules::s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answered_commits";
 const UNDONE: &str = "rules::s3_an_undone_record_has_its_old_lsn";
 const GHOSTS: &str = "rules::s3_ghosts_wait_for_the_oldest_snapshot";
-const GONE: &str = "rules::s3_a_snapshot_beyond_the_bounds_learns_that_ghosts_are_gone";
+const GONE: &str = "rules::s3_a_snapshot_beyond_the_bounds_gets_an_error_if_it_needs_removed_ghosts";
 const CHAINS: &str = "rules::s3_replaced_chains_wait_for_the_oldest_snapshot";
 const BOUND: &str = "rules::s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound";
 const CACHE: &str = "simulated::answered_commits_survive_the_loss_of_the_cache";
@@ -31,7 +31,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "txn: checkpoints recycle log that a backup copies", TORN),
     case(Backup, "libtp: a backup keeps a torn page", TORN),
     case(Backup, "libtp: a backup's log ends before its pages", TORN),
-    case(Backup, "libtp: a backup lacks databases that are made while it runs", "rules::databases_made_during_a_backup_are_in_it"),
+    case(Backup, "libtp: a backup lacks databases that are made while it runs", "rules::databases_made_during_a_backup_are_in_the_backup"),
     case(Backup, "log: no note states that a new segment has log", MISSING),
     case(Backup, "log: a refused restart begins an incarnation", MISSING),
     case(Backup, "txn: a restart looks at no record before the redo point", "refused::damage_in_log_that_only_undo_needs_is_refused_and_nothing_is_changed"),
@@ -46,11 +46,11 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "txn: redo skips a missing file", "missing::after_a_restart_a_missing_file_loses_nothing_and_stops_only_its_own_database"),
     case(Backup, "record: a database with a missing file is created again", "missing::after_a_clean_close_a_missing_file_is_not_created_again"),
     case(Backup, "buffer: a file is accepted by its name alone", "missing::an_empty_truncated_or_foreign_file_stops_only_its_own_database"),
-    case(Backup, "buffer: a missing file stops all checkpoints", "missing::in_living_memory_a_file_that_is_missing_or_replaced_stops_only_its_own_database"),
-    case(Backup, "buffer: pages are written to a replaced file", "missing::in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up"),
+    case(Backup, "buffer: a missing file stops all checkpoints", "missing::a_file_that_is_missing_or_replaced_while_the_environment_is_open_stops_only_its_own_database"),
+    case(Backup, "buffer: pages are written to a replaced file", "missing::a_file_replaced_by_an_older_copy_while_it_is_open_loses_no_changes"),
     case(Backup, "buffer: double-write images of a missing file are dropped", "missing_simulated::torn_pages_are_mended_when_their_file_is_back"),
     case(Backup, "record: a creation that meets a limit of its process poisons the log", "dropped_simulated::a_failed_register_write_of_one_process_does_not_stop_other_processes"),
-    case(Backup, "txn: the setting for kept log is not shared", "rules::log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all"),
+    case(Backup, "txn: the setting for kept log is not shared", "rules::checkpoints_of_all_processes_keep_the_log_that_one_process_asks_to_keep"),
     case(Backup, "txn: restart drops a loser's changes in a missing file", LOSER),
     case(Backup, "txn: a restart fails if a file that a loser changed is missing", LOSER),
     case(Backup, "buffer: a dead process's new file slot is not counted", "dropped::deaths::an_unfinished_database_in_a_used_slot_is_found_and_can_be_dropped"),
@@ -61,7 +61,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Backup, "txn: locks are released before a drop or rename has ended", "dropped_simulated::repair_does_not_repeat_a_rename_that_another_rename_followed"),
     case(Backup, "record: a name is registered after a failed sync", FAILING),
     case(Backup, "buffer: a new name counts as durable if the directory has it", FAILING),
-    case(Backup, "txn: the control file drops incarnations whose log is kept", "rules::log_that_is_kept_over_many_openings_is_added"),
+    case(Backup, "txn: the control file drops incarnations whose log is kept", "rules::log_that_was_kept_over_many_openings_is_added_to_a_backup"),
     case(Backup, "txn: databases are dropped before the commit is on disk", DROPPED),
     case(Backup, "txn: repair skips drops and renames of a dead session", DROPPED),
     case(Backup, "txn: restart skips committed drops and renames", DROPPED),
@@ -79,7 +79,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Files, "libtp: a replaced directory is accepted for a plain file", "rules::a_file_on_an_unmounted_disk_waits_for_the_disk"),
     case(Files, "libtp: survivors do not finish plain files of dead sessions", "deaths::survivors_finish_the_files_of_the_dead"),
     // Isolation.
-    case(Isolation, "libtp: a lock timeout counts as retryable", "waits::run_does_not_run_again_after_a_timeout_unless_it_is_asked_to"),
+    case(Isolation, "libtp: a lock timeout counts as retryable", "waits::run_repeats_a_transaction_after_a_timeout_only_on_request"),
     case(Isolation, "record: a part is changed without a lock", "waits::a_sum_waits_for_the_transaction_that_changed_the_number"),
     case(Isolation, "record: several records are locked in the order of the call", "waits::several_records_are_locked_in_the_order_of_their_keys"),
     case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_cancels_its_waits"),
@@ -88,7 +88,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
     case(Isolation, "lock: the revocation of an intent lock does not end the epoch", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
     seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database")),
-    case(Isolation, "lock: a locker does not look for its own request", "waits::a_transaction_writes_a_record_that_another_has_read_too"),
+    case(Isolation, "lock: a locker does not look for its own request", "waits::a_transaction_can_write_a_record_after_another_reader_of_the_record_has_ended"),
     case(Isolation, "lock: a wait for another transaction of the same thread is allowed", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
     case(Isolation, "libtp: a compaction waits for its own thread", "waits::a_compaction_that_waits_for_a_transaction_of_its_own_thread_is_refused"),
     // Transactions over records and memory.
@@ -110,7 +110,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Joint, "txn: a session in a broken region commits segments", "doubt::a_commit_in_abandoned_memory_reaches_no_segment"),
     case(Joint, "libtp: a forked child keeps its parent's segment locks", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
     case(Joint, "libtp: a dead process counts as the user of a segment", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
-    case(Joint, "libtp: a segment is taken from a working transaction", "doubt::a_session_dead_of_a_panic_keeps_the_segment_until_its_guard_ends"),
+    case(Joint, "libtp: a segment is taken from a working transaction", "doubt::a_session_that_died_of_a_panic_keeps_the_segment_until_its_guard_ends"),
     // Each bug makes something grow.
     case(Lived, "record: an empty leaf is not unlinked", HOUSE),
     case(Lived, "record: free pages are not reused", HOUSE),
@@ -121,7 +121,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "log: appends on credit use the bytes reserved for deletions", "log_room::appends_on_credit_do_not_use_the_bytes_reserved_for_deletions"),
     case(Lived, "process: a new session has a credit in the log", "log_room::a_session_of_the_next_life_has_no_old_credit"),
     // Models.
-    case(Model, "record: pages of a long value stay allocated although its record was refused", "long_values::a_value_whose_record_is_refused_leaves_no_page"),
+    case(Model, "record: pages of a long value stay allocated although its record was refused", "long_values::the_pages_of_a_long_value_are_freed_if_its_record_is_refused"),
     case(Model, "record: a record is changed at its old place although its leaf has changed", "btree::a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place"),
     case(Model, "record: any page counts as the last leaf", "btree::a_btree_with_pages_of_4_kib_agrees_with_a_map"),
     case(Model, "record: a part of a long value is changed on the leaf", "btree::a_btree_with_pages_of_4_kib_agrees_with_a_map"),
@@ -130,8 +130,8 @@ pub(super) const CASES: &[Planted] = &[
     // Snapshots, ordered by the rules that they break (PROTOCOLS S1 to S4).
     case(Snapshots, "snapshot: commits that are not durable are visible", ANSWERED),
     case(Snapshots, "snapshot: a snapshot waits for relaxed commits", ANSWERED),
-    case(Snapshots, "snapshot: records of running transactions are visible", "rules::s2_a_running_transaction_is_not_seen_though_it_logged_before"),
-    case(Snapshots, "snapshot: ended transactions are dropped too early", "rules::s2_transactions_that_ended_beyond_the_sure_place_are_remembered"),
+    case(Snapshots, "snapshot: records of running transactions are visible", "rules::s2_changes_logged_before_a_snapshot_by_a_running_transaction_are_not_visible"),
+    case(Snapshots, "snapshot: ended transactions are dropped too early", "rules::s2_a_commit_that_is_not_on_disk_is_visible_after_its_session_has_begun_another_transaction"),
     case(Snapshots, "record: an undo makes a new version", UNDONE),
     case(Snapshots, "snapshot: ghosts that a snapshot needs are removed", GHOSTS),
     case(Snapshots, "snapshot: a reader does not notice that a version was removed", GONE),
@@ -143,9 +143,9 @@ pub(super) const CASES: &[Planted] = &[
     case(Snapshots, "snapshot: a snapshot keeps log without a bound", BOUND),
     case(Snapshots, "snapshot: recycled log counts as damage", BOUND),
     case(Snapshots, "snapshot: found versions are not cached", "rules::s4_a_long_history_is_walked_once"),
-    case(Snapshots, "snapshot: writers make no shortcuts", "rules::s4_a_late_reader_is_led_past_a_long_history"),
-    case(Snapshots, "snapshot: a snapshot uses shortcuts of any age", "rules::s4_a_shortcut_is_not_for_a_later_snapshot"),
-    case(Snapshots, "snapshot: a snapshot uses shortcuts made between its LSN and its begin", "rules::s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_the_snapshot"),
+    case(Snapshots, "snapshot: writers make no shortcuts", "rules::s4_a_shortcut_lets_a_late_reader_skip_a_long_history"),
+    case(Snapshots, "snapshot: a snapshot uses shortcuts of any age", "rules::s4_a_snapshot_uses_no_shortcut_that_was_made_for_an_earlier_snapshot"),
+    case(Snapshots, "snapshot: a snapshot uses shortcuts made between its LSN and its begin", "rules::s4_a_snapshot_uses_no_shortcut_of_a_change_that_was_undone_before_the_snapshot"),
     // The order of stores (PROTOCOLS D3, D4, D15). No failpoint is between two of these stores.
     case(Stepped, "rio: a word changes before its before-image is saved", "deaths_in_a_lock"),
     case(Stepped, "rio: the before-image of a word is published before its bytes", "deaths_in_a_lock"),
@@ -167,10 +167,10 @@ pub(super) const CASES: &[Planted] = &[
     case(Warm, "libtp: a death before the report of a loss hides the loss", "deaths::a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process"),
     case(Warm, "libtp: the region does not record a changed setting of surviving memory", "basics::a_process_that_repairs_a_dead_process_may_declare_that_the_memory_survives"),
     case(Warm, "libtp: an environment opens without its missing memory", "basics::an_opening_without_the_memory_is_refused_until_the_memory_is_back"),
-    case(Warm, "libtp: the setting of surviving memory applies to any directory", "basics::the_declaration_of_a_directory_does_not_apply_to_another"),
+    case(Warm, "libtp: the setting of surviving memory applies to any directory", "basics::the_declaration_that_one_directory_survives_does_not_apply_to_another_directory"),
     // Locks and memory that a forked child inherits.
     case(Vista, "rio: a forked child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_keeps_no_segment"),
-    case(Vista, "io: a cloned child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_holds_no_memory_on_a_disk"),
+    case(Vista, "io: a cloned child keeps its parent's lock", "forks::a_child_that_outlives_its_killed_parent_does_not_keep_its_memory_on_a_disk_in_use"),
     case(Vista, "rvm: a forked child writes to its parent's log", "inherited::a_child_writes_nothing_to_its_parents_redo_log"),
     case(Vista, "rio: a forked child counts as its parent", "inherited::a_child_cannot_use_its_parents_transaction"),
     case(Vista, "rio: a child finds the gates of its parent open", "inherited::a_child_cannot_use_its_parents_transaction"),

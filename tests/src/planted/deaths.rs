@@ -15,27 +15,27 @@ const fn by_case(name: &'static str, of: &'static str) -> Planted {
     case(Multiprocess, name, of)
 }
 
-const BELIEVED: &str = "glances::a_page_whose_writer_dies_is_believed_only_when_it_is_whole";
+const BELIEVED: &str = "glances::a_page_whose_writer_died_is_not_read_before_it_is_whole";
 const CLOSED: &str = "closed::a_program_whose_files_get_the_librarys_descriptors_keeps_its_files_and_loses_no_commit";
-const FORKED: &str = "forks::a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged";
+const FORKED: &str = "forks::a_handle_in_a_forked_child_reports_the_fork_and_the_parents_handle_is_unchanged";
 
 #[rustfmt::skip]
 pub(super) const DEATHS: &[Planted] = &[
     // Limits of a process.
-    by_case("rio: a region reserves all remaining address space", "limits::under_any_limit_of_address_space_some_memory_is_left_to_work_with"),
+    by_case("rio: a region reserves all remaining address space", "limits::a_process_can_work_under_any_limit_of_its_address_space"),
     by_case("libtp: the free space for shared memory is ignored", "limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory"),
     // F3: the program closes descriptors, or a segment is moved.
     by_case("log: descriptors are checked only when a flush begins a new segment", CLOSED),
     by_case("buffer: pages are written into files of the program", CLOSED),
     by_case("buffer: batches are written into files of the program", CLOSED),
-    by_case("log: a recycled segment takes the name of a finished segment", "full_disk::a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one"),
+    by_case("log: a recycled segment takes the name of a finished segment", "full_disk::a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_segment"),
     by_case("log: a flush into a segment file that was moved away succeeds", "missing::a_commit_whose_log_segment_was_moved_away_is_not_answered"),
     // L5: processes have different bounds.
     by_case("log: the bound of relaxed commits is not shared", "together::a_relaxed_commit_is_on_disk_within_its_processs_bound_although_another_process_has_a_longer_bound"),
     // L5: the file of the memory is removed.
     by_case("libtp: sessions continue in memory whose file was removed", "nameless::memory_with_a_removed_file_is_rebuilt_with_its_relaxed_commits"),
     by_case("txn: the control file does not record relaxed commits", "nameless::an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss"),
-    by_case("rio: shared memory is in core dumps", "nameless::core_dumps_are_without_the_shared_memory_unless_it_is_asked_for"),
+    by_case("rio: shared memory is in core dumps", "nameless::core_dumps_contain_the_shared_memory_only_on_request"),
     // D11: the disk is full.
     by_case("log: only whole segments are allocated on a full disk", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
     by_case("log: blocks of unneeded segments are not freed on a full disk", "full_disk::puts_fill_the_disk_and_deletes_succeed_on_the_full_disk"),
@@ -132,7 +132,7 @@ pub(super) const DEATHS: &[Planted] = &[
     // D10
     by("rio: a panic closes the section", &[Panicking("change: page changed, LSN old")]),
     case(Failpoints, "rio: the drop of an open section does not doom its session", "panics::a_panic_in_an_open_section_kills_the_session_although_the_program_was_panicking_already"),
-    case(Failpoints, "process: after a panic of the program, the library's panics count as the program's", "panics::a_panic_of_the_library_after_one_of_the_program_kills_the_session"),
+    case(Failpoints, "process: after a panic of the program, the library's panics count as the program's", "panics::after_a_panic_of_the_program_a_panic_of_the_library_kills_the_session"),
     by_case("libtp: calls of a transaction whose session is dead are accepted", "call_checks::the_calls_of_a_transaction_whose_session_has_died_are_refused"),
     by("process: a panic releases latches above an open section", &[Panicking("change: page changed, LSN old")]),
     by("process: a panic returns the session's roles", &[Panicking("buffer: page claimed, still dirty")]),
@@ -140,9 +140,9 @@ pub(super) const DEATHS: &[Planted] = &[
     by("libtp: a commit that panics counts as aborted", &[Panicking("commit: logged, not the last commit")]),
     // D13
     by_case("txn: a rebuild does not wait for the writer of the control file", "stopped::a_rebuild_waits_for_a_process_stopped_at_the_control_file"),
-    by_case("libtp: a pooled session of abandoned memory is used", "call_checks::a_pooled_session_of_memory_that_was_given_up_is_not_used"),
-    by_case("libtp: a commit in abandoned memory is answered", "call_checks::a_relaxed_commit_into_memory_that_was_given_up_is_not_answered"),
-    by_case("libtp: a snapshot of abandoned memory is read", "call_checks::a_snapshot_of_memory_that_was_given_up_is_refused"),
+    by_case("libtp: a pooled session of abandoned memory is used", "call_checks::a_pooled_session_of_abandoned_memory_is_not_used"),
+    by_case("libtp: a commit in abandoned memory is answered", "call_checks::a_relaxed_commit_in_abandoned_memory_is_not_answered"),
+    by_case("libtp: a snapshot of abandoned memory is read", "call_checks::a_snapshot_of_abandoned_memory_is_refused"),
     by_case("libtp: a rebuild does not wait for writers", "stopped::a_rebuild_waits_for_a_process_stopped_in_a_write"),
     // On a machine whose processors are all busy, the declaration and the commit seldom coincide.
     seldom(by_case("process: a region is declared broken without a barrier", "barrier::a_declaration_of_broken_memory_and_a_commit_see_each_other")),
@@ -151,7 +151,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("log: a session flushes in a broken region", "stopped::a_process_stopped_before_a_flush_does_not_write_the_log_of_abandoned_memory"),
     by_case("log: a session makes segments in a broken region", "given_up::a_process_stopped_before_a_new_segment_makes_no_segment_for_abandoned_memory"),
     // Takeovers and indices; `record/indices.rs` has the rules of indices.
-    by_case("pass: a transaction that was taken over is still offered", "passing::a_transaction_that_was_taken_over_cannot_be_ended_by_another"),
+    by_case("pass: a transaction that was taken over is still offered", "passing::a_transaction_cannot_be_aborted_while_a_process_takes_it_over"),
     by_case("pass: a takeover keeps the intent locks for later transactions", "indices::a_handle_without_an_index_s_function_may_not_write_in_a_transaction_that_it_took_over"),
     by_case("libtp: an index build loses sorted entries", "indices::an_index_is_made_of_all_records"),
     by_case("libtp: indices are not verified", "indices::an_index_that_differs_from_its_function_is_found"),
@@ -160,36 +160,36 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("libtp: a record that an index refuses is stored", "indices::a_record_that_an_index_refuses_is_not_stored"),
     by_case("libtp: an index that is not kept up to date is read", "indices::an_index_dropped_or_made_later_does_not_read_as_empty"),
     by_case("buffer: a session writes pages in a broken region", "given_up::a_process_stopped_before_page_writes_writes_no_pages_of_abandoned_memory"),
-    by_case("buffer: after a long sync, a writer continues in a broken region", "given_up::a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards"),
+    by_case("buffer: after a long sync, a writer continues in a broken region", "given_up::a_process_writes_no_page_of_abandoned_memory_after_a_long_sync"),
     by("libtp: a commit during a rebuild counts as lost", &[Standing("commit: waits for the disk")]),
     by("libtp: a commit during a rebuild counts as kept", &[Standing("change: logged, no page changed")]),
     // D12
-    by_case("txn: restart skips unregistered record types", "primitives::a_restart_without_a_type_is_refused_also_if_nothing_is_to_be_undone"),
+    by_case("txn: restart skips unregistered record types", "primitives::a_restart_without_a_log_type_is_refused_even_if_nothing_must_be_undone"),
     by_case("txn: changes without a registered undo are dropped", "primitives::a_process_without_a_log_type_leaves_the_undo_to_a_process_with_the_type"),
     by_case("paged: an undo restores bytes and does not call the program", "primitives::concurrent_transactions_change_one_page_and_each_undoes_its_own_changes"),
     by_case("paged: a stale copy overwrites a changed page", "primitives::a_page_that_was_not_locked_first_is_not_stored"),
     // D14
-    case(Failpoints, "rio: a slab remembers a chunk that is not counted", "slabs::a_chunk_that_is_not_counted_is_remembered_by_no_handle"),
+    case(Failpoints, "rio: a slab remembers a chunk that is not counted", "slabs::no_handle_remembers_a_chunk_that_is_not_counted"),
     by_case("libtp: a rebuilt region is as large as its maker can map", "limits::rebuilt_memory_is_not_too_large_for_its_attached_processes"),
     by_case("rio: a region is mapped only partly", "limits::a_process_with_too_small_an_address_space_is_refused_and_the_others_continue"),
     // The door
     by_case("process: a leaving process waits without a bound", "late::a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process"),
     by_case("libtp: sessions end while their process holds the door", "stopped::a_leaving_process_that_waits_for_a_stopped_latch_holder_does_not_block_the_door"),
-    by_case("libtp: the wait for the name of a database has no bound", "stopped::a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_it"),
+    by_case("libtp: the wait for the name of a database has no bound", "stopped::a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_the_process"),
     by_case("libtp: the wait for the door does not check the process at the door", "stopped::a_process_stopped_at_the_door_is_named_and_the_others_leave"),
     by_case("libtp: a commit record during a rebuild is ignored", "wild_words::a_commit_published_during_a_rebuild_is_reported_as_kept"),
     // F3
-    by_case("log: a damaged log in memory is not salvaged", "wild_words::relaxed_commits_are_kept_when_all_words_of_the_log_are_hit"),
+    by_case("log: a damaged log in memory is not salvaged", "wild_words::relaxed_commits_are_kept_if_stray_stores_hit_all_words_of_the_log"),
     by_case("process: the checksum of a process identity is ignored", "wild_words::a_process_with_a_damaged_identity_is_not_taken_for_dead"),
     by_case("lock: the check bits of requests are ignored", "wild_words::a_lock_with_a_damaged_name_is_not_granted_to_a_second_session"),
     // S1, S3, S4
     by_case("snapshot: the pin of a dead session stays", "snapshots::the_pin_of_a_dead_session_is_released"),
-    by_case("snapshot: the log is pinned after the view is taken", "snapshots::nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken"),
+    by_case("snapshot: the log is pinned after the view is taken", "snapshots::nothing_that_a_new_snapshot_needs_is_removed_while_the_snapshot_is_taken"),
     // L4
     by_case("txn: the commit of a dead session does not raise the last commit", "durable::changes_read_from_a_dead_session_are_on_disk_before_the_answer"),
     // F1
     by_case("libtp: a copied environment counts as the original", "copies::a_copy_of_a_live_environment_is_a_separate_environment"),
     by_case("libtp: the log of another build is dropped", "builds::another_build_takes_over_answered_commits_that_were_not_synced"),
-    by_case("libtp: the choice between memory and files is ignored", "copies::broken_memory_under_a_restored_backup_is_refused_with_the_choices_too"),
-    by_case("log: memory and files are not compared", "copies::a_backup_restored_under_surviving_memory_is_refused_with_the_choices"),
+    by_case("libtp: the choice between memory and files is ignored", "copies::broken_memory_and_a_restored_backup_are_refused_with_the_choices"),
+    by_case("log: memory and files are not compared", "copies::surviving_memory_and_a_restored_backup_are_refused_with_the_choices"),
 ];
