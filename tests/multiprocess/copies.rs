@@ -183,7 +183,7 @@ const DEATHS: [&str; 7] = [
     "restart: log's end found",
     "restart: region made",
     "restart: replayed",
-    "restart: left, region not ready",
+    "restart: session left, region not ready",
 ];
 
 #[cfg(feature = "failpoints")]

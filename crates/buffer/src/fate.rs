@@ -113,7 +113,7 @@ impl BufferManager {
                 self.files.directory().remove(&file_name(name))?;
             }
         }
-        failpoint("drop: file removed, name not gone for good");
+        failpoint("drop: file removed, removal not durable");
         Ok(self.files.directory().sync()?)
     }
 
@@ -129,7 +129,7 @@ impl BufferManager {
             registry.write(&fate.entry(was))?;
         }
         self.files.note_renamed();
-        failpoint("rename: in the register, file not");
+        failpoint("rename: in the register, file not renamed");
         let (old, new) = (file_name(&fate.name), file_name(name));
         let mut is_at_old = self.is_own(fate, &fate.name)?;
         if is_begun

@@ -74,7 +74,7 @@ impl Table {
             self.make_queue(session, bucket, seen.place(), request, mode);
         }
         before_store();
-        failpoint("lock: inflated, the word has its owner still");
+        failpoint("lock: inflated, word still names its owner");
         self.word(mixed).publish(Thin::FAT);
     }
 
@@ -85,7 +85,7 @@ impl Table {
         request.init_queue_words(Summary::new(mode.bit(), false), chain.get());
         let mut change = Change::open(session);
         change.set(chain, place);
-        failpoint("lock: inflates, in its chain, thin still");
+        failpoint("lock: request in its chain, state still thin");
         change.set(&request.state, State::granted_in(mode));
         change.close();
         failpoint("lock: inflated");

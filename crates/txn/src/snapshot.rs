@@ -329,7 +329,7 @@ impl Managers {
         // the place of this snapshot is read after the place that the reclaiming session has read.
         fence(Ordering::SeqCst);
         let view = self.view().inspect_err(|_| slot.unpin())?;
-        failpoint("snapshot: taken, pinned for more");
+        failpoint("snapshot: taken, pin lower than needed");
         slot.pinned_lsn.init(view.lsn);
         slot.pinned_horizon.publish(view.horizon);
         if is_late {

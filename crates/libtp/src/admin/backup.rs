@@ -332,7 +332,7 @@ impl<'e> Copying<'e> {
         failpoint("backup: log copied, no manifest");
         to.sync()?;
         manifest.write(to.as_ref())?;
-        failpoint("backup: done, called unfinished");
+        failpoint("backup: done, still marked as unfinished");
         to.remove(BACKING_UP)?;
         to.sync()?;
         let file_bytes = manifest.files.iter().map(|file| file.bytes).sum();

@@ -269,7 +269,7 @@ impl Joining<'_> {
         }
         self.check_followed(member.followed())?;
         managers.close_outcomes(self.txn.session(), self.segment.number);
-        failpoint("join: nothing open, not begun");
+        failpoint("join: outcomes closed, segment not noted");
         // The segment is noted only now, because a commit record that names the segment states that the segment has the
         // outcomes of all earlier transactions.
         self.txn.note_segment(self.segment.number)?;
