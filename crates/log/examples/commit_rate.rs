@@ -47,7 +47,7 @@ fn measure(path: &std::path::Path) -> Result<(), Failure> {
         let commits = commits.into_inner() as f64;
         let each = commits / (log.fsyncs() - syncs) as f64;
         println!(
-            "{sessions:2} sessions           {:8.0} a second, {each:.1} commits a sync",
+            "{sessions:2} sessions           {:8.0} a second, {each:.1} commits per sync",
             commits / SECONDS.as_secs_f64()
         );
     }
