@@ -222,7 +222,7 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
     });
     let figure = figure(
         "growth-values",
-        "By the bytes of a value",
+        "By the size of a value",
         &format!(
             "The values of all records together have {} (at most {} records, at least 16). An update changes one byte \
              of the value. A value longer than a quarter of a page is in overflow pages. For comparison, a bare copy \
