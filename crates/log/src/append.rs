@@ -142,10 +142,10 @@ impl LogManager {
 
     #[inline]
     fn publish(&self, session: &Session, txn: TxnId, lsn: Lsn, end: Lsn) {
-        if planted("log: the tail is published before the append is noted") {
+        if planted("log: the tail is published before the session notes its append") {
             self.header.tail.publish(end);
         }
-        if !planted("log: appends are not noted") {
+        if !planted("log: sessions do not note their appends") {
             session.note_append(lsn.raw(), txn.raw());
         }
         // Release: publishes the record's bytes to a thread that loads the tail with acquire.

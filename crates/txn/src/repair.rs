@@ -51,7 +51,7 @@ impl Managers {
         dead.forget_unpublished(self.log.tail().raw());
         let mut noted: Vec<(u64, u64)> = dead.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         noted.sort_unstable();
-        if planted("buffer: a repair alone writes pages before the noted records are redone") {
+        if planted("buffer: a lone repairer writes pages before it has redone the last appends") {
             self.buffers.all_repeated();
             self.buffers.write_all(session.session())?;
         }
@@ -134,7 +134,7 @@ impl Managers {
     fn free_slot(&self, session: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
         slot.forget_segments();
-        if !planted("snapshot: the pin of a dead session stays") {
+        if !planted("snapshot: the pin of a dead session is not removed") {
             slot.unpin_all();
         }
         failpoint("alone: slot about to be idle");

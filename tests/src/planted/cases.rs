@@ -102,7 +102,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Joint, "vista: a rollback does not clear the recorded decision", "deaths::a_rolled_back_segment_has_not_applied_a_decision"),
     case(Joint, "undo: records after a savepoint are cut before their images are restored", "deaths::a_death_in_a_rollback_to_a_savepoint_undoes_the_whole_transaction"),
     case(Joint, "vista: a rollback to a savepoint restores no memory", "parts::a_rollback_to_a_savepoint_restores_memory"),
-    case(Joint, "vista: blocks freed after a savepoint stay freed", "parts::a_rollback_to_a_savepoint_restores_memory"),
+    case(Joint, "vista: a rollback to a savepoint does not restore freed blocks", "parts::a_rollback_to_a_savepoint_restores_memory"),
     case(Joint, "libtp: a segment joined after a savepoint is not rolled back", "parts::a_rollback_to_a_savepoint_restores_memory"),
     case(Joint, "txn: open outcomes are read without the latch", "moments::a_checkpoint_does_not_confuse_unresolved_transactions"),
     case(Joint, "libtp: a segment is joined without a row in the table of outcomes", "moments::a_commit_on_a_failed_disk_needs_no_room"),
@@ -152,7 +152,7 @@ pub(super) const CASES: &[Planted] = &[
     seldom(case(Stepped, "rio: before-images are discarded before they are put back", "deaths_of_repairers_of_an_insert")),
     case(Stepped, "txn: the page LSN precedes the page's bytes", "deaths_in_an_insert"),
     case(Stepped, "record: the header of an insertion has no before-image", "deaths_in_an_insert"),
-    case(Stepped, "log: the tail is published before the append is noted", "deaths_in_an_append_to_records_by_number"),
+    case(Stepped, "log: the tail is published before the session notes its append", "deaths_in_an_append_to_records_by_number"),
     // Commits that are answered from memory.
     case(Warm, "libtp: a commit returns before its record is in memory", CACHE),
     case(Warm, "libtp: a warm start ignores the log's tail in memory", CACHE),

@@ -90,7 +90,7 @@ impl BufferManager {
             session.leave_if_broken();
         }
         failpoint("buffer: became the writer");
-        if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
+        if is_dead && !self.is_failed() && !planted("buffer: the claims of a dead writer are not undone") {
             // Only the writer has claims. If this session dies while it cancels them, the next writer continues.
             let shelves = self.pools.shelves();
             let claimed =
