@@ -109,7 +109,7 @@ fn changes(paths: &Paths, env: &Env, tree: &Db) {
         tree.put(txn, &next.to_be_bytes(), &VALUE).unwrap();
         next += 1;
     });
-    in_txns(paths, "insert, anywhere", env, |txn| {
+    in_txns(paths, "insert, random key", env, |txn| {
         let key = [&random.below(RECORDS).to_be_bytes()[..], &random.draw().to_be_bytes()].concat();
         tree.put(txn, &key, &VALUE).unwrap();
     });
