@@ -59,11 +59,7 @@ impl Section<'_> {
     pub fn close(mut self) {
         self.doomed = None;
         failpoint("rio: before a section closes");
-        let start = if planted("rio: the end of an inner section discards the outer section's images") {
-            0
-        } else {
-            self.start
-        };
+        let start = if planted("rio: the end of an inner section discards all images") { 0 } else { self.start };
         self.undo.cut(start);
         failpoint("rio: a section has closed");
         self.undo.leave(self.depth);

@@ -43,7 +43,7 @@ pub(super) const DEATHS: &[Planted] = &[
     by_case("log: no room is reserved for deletes", "full_disk::deletes_succeed_where_no_checkpoint_can_free_space"),
     // D1, D2
     by("rio: changes of areas save no before-images", &[At("change: page changed, LSN old")]),
-    seldom(by("rio: the end of an inner section discards the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")])),
+    seldom(by("rio: the end of an inner section discards all images", &[At("rio: a section has closed"), At("change: page changed, LSN old")])),
     by("process: sections of dead sessions are not rolled back", &[At("change: page changed, LSN old")]),
     seldom(by("lock: the latch is released before the section closes", &[At("lock: released, section open")])),
     by("txn: repair releases latches before the rollback", &[At("change: page changed, LSN old")]),

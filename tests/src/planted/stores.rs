@@ -55,7 +55,7 @@ pub(super) const STORES: &[Planted] = &[
     by(NoticedBy::Disks, "rvm: a failed log accepts more writes"),
     by(NoticedBy::Disks, "rvm: growth outside of transactions is not logged"),
     by(NoticedBy::Disks, "rvm: a late opener creates the log again"),
-    by(Growth, "rio: new blocks of a file are not made durable"),
+    by(Growth, "rio: new blocks are not made durable"),
     by(Growth, "rio: a link precedes the write-back of the allocation"),
     by(Growth, "undo: a longer log is linked before its images are in memory"),
     by(Creation, "rio: a new region's first blocks are not filled"),
