@@ -119,7 +119,10 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         Job::Full => {
             match Backup::open(&backup) {
                 Ok(_) => {
-                    assert!(name == "backup: manifest named, not durable" || name == "backup: done, called unfinished")
+                    assert!(
+                        name == "backup: manifest named, not durable"
+                            || name == "backup: done, still marked as unfinished"
+                    )
                 }
                 Err(Error::Backup { .. } | Error::Io(_)) => {
                     scenery.shop.env.backup(&backup, &mut |_| {}).map(|_| ()).unwrap()

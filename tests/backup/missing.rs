@@ -242,7 +242,7 @@ fn a_database_file_may_be_a_symbolic_link() {
 }
 
 #[test]
-fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
+fn a_file_replaced_by_an_older_copy_while_it_is_open_loses_no_changes() {
     for is_back in [true, false] {
         let place = Place::new();
         let path = place.at("env");
@@ -277,7 +277,7 @@ fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
 }
 
 #[test]
-fn in_living_memory_a_file_that_is_missing_or_replaced_stops_only_its_own_database() {
+fn a_file_that_is_missing_or_replaced_while_the_environment_is_open_stops_only_its_own_database() {
     let place = Place::new();
     let path = place.at("env");
     let env = open(&path);

@@ -9,7 +9,7 @@ use crate::load::{open, settings};
 use crate::shop::{judge, Shop, NAMES};
 
 #[test]
-fn databases_made_during_a_backup_are_in_it() {
+fn databases_made_during_a_backup_are_in_the_backup() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let shop = open(directory.path());
     shop.stock().unwrap();
@@ -135,7 +135,7 @@ fn recycled_log_is_not_added_and_the_error_names_the_setting() {
 }
 
 #[test]
-fn log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all() {
+fn checkpoints_of_all_processes_keep_the_log_that_one_process_asks_to_keep() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let shop = open(directory.path());
@@ -154,7 +154,7 @@ fn log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all() {
 }
 
 #[test]
-fn log_that_is_kept_over_many_openings_is_added() {
+fn log_that_was_kept_over_many_openings_is_added_to_a_backup() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (backup, restored) = (other.path().join("backup"), other.path().join("restored"));
     let opened = || libtp::Env::builder().settings(settings()).open(directory.path()).unwrap();

@@ -154,7 +154,7 @@ fn a_panic_in_an_open_section_kills_the_session_although_the_program_was_panicki
 /// In a call, the library calls a function of the program, which panics, and the program catches the panic. Then the
 /// library panics: this must kill the session, although the first panic did not.
 #[test]
-fn a_panic_of_the_library_after_one_of_the_program_kills_the_session() {
+fn after_a_panic_of_the_program_a_panic_of_the_library_kills_the_session() {
     let region = rio::Region::anonymous(1 << 24).unwrap();
     ProcessManager::init(&region).unwrap();
     let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();

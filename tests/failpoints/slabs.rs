@@ -6,7 +6,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use rio::{Region, Slab, Word};
 
 #[test]
-fn a_chunk_that_is_not_counted_is_remembered_by_no_handle() {
+fn no_handle_remembers_a_chunk_that_is_not_counted() {
     let here = Region::anonymous(1 << 24).unwrap();
     let there = here.map_again().unwrap();
     let header = Slab::<Word<u64>>::init(&here, 4).unwrap();

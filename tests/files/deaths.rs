@@ -125,7 +125,7 @@ fn a_death_leaves_all_changes_of_files_or_none() {
         }
         if is_of_finishing(point.name) {
             // The failpoint is also tried in an opener that finishes the work of another dead process.
-            die_and_judge(point.name, Some("files: committed, none in its place"), "open", Successor::Next);
+            die_and_judge(point.name, Some("files: committed, no file in its place"), "open", Successor::Next);
             deaths += 2;
         }
     }
@@ -147,5 +147,5 @@ fn is_of_finishing(name: &str) -> bool {
 /// For the yardstick: a survivor finishes the files of a process that died after its commit.
 #[test]
 fn survivors_finish_the_files_of_the_dead() {
-    die_and_judge("files: committed, none in its place", None, "step", Successor::Survivor);
+    die_and_judge("files: committed, no file in its place", None, "step", Successor::Survivor);
 }

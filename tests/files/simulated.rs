@@ -56,7 +56,7 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
 }
 
 #[test]
-fn files_and_records_have_one_version_after_any_crash() {
+fn files_and_records_have_the_same_version_after_any_crash() {
     let (judged, deeper) = cut_the_power((3, 150), play, judge);
     println!("figures: {judged} crashes and {deeper} crashes of the next opening, 0 partial changes, 0 lost");
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Sound: each reported anomaly or cycle is real.
-//! 2. If a scan does not find a row, it came either before the row's insertion or after its deletion. If neither the
+//! 2. A scan that does not find a row came either before the row's insertion or after its deletion. If neither the
 //!    history nor the time shows which, the checker concludes nothing, and counts the case.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -303,9 +303,9 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Adds the real-time order: a transaction that ended before another transaction began comes first. For each new
-    /// transaction, only the last ended transaction of each thread is added, because the thread's earlier transactions
-    /// come before that transaction.
+    /// Adds the real-time order: a transaction that ended before another transaction began comes first. A new
+    /// transaction gets an edge only from the last transaction that each thread has ended: the thread's earlier
+    /// transactions come before its last transaction, and so before the new transaction.
     fn real_time(&mut self) {
         let mut ends: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.end, txn)).collect();
         let mut begins: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.begin, txn)).collect();

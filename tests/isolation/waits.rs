@@ -26,7 +26,7 @@ fn until_waiting(env: &Env, count: usize) {
 }
 
 #[test]
-fn a_transaction_writes_a_record_that_another_has_read_too() {
+fn a_transaction_can_write_a_record_after_another_reader_of_the_record_has_ended() {
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT * 30));
     let txn = env.begin().unwrap();
     table.get(&txn, b"x").unwrap();
@@ -105,7 +105,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_names_the_holder() {
 }
 
 #[test]
-fn run_does_not_run_again_after_a_timeout_unless_it_is_asked_to() {
+fn run_repeats_a_transaction_after_a_timeout_only_on_request() {
     // The timeout is short, so that the tries end soon.
     let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT / 10));
     let tries = AtomicU32::new(0);

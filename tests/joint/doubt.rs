@@ -41,7 +41,7 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
 }
 
 #[test]
-fn a_session_dead_of_a_panic_keeps_the_segment_until_its_guard_ends() {
+fn a_session_that_died_of_a_panic_keeps_the_segment_until_its_guard_ends() {
     keeps_memory_until_it_lets_go(|env, txn| {
         let records = env.btree("records").unwrap();
         let panicked =

@@ -82,7 +82,7 @@ fn a_session_that_puts_a_long_value_leaves_room_in_the_log_for_other_sessions() 
 }
 
 #[test]
-fn a_value_whose_record_is_refused_leaves_no_page() {
+fn the_pages_of_a_long_value_are_freed_if_its_record_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
     let (tree, hash) = (env.btree("tree").unwrap(), env.hash("hash").unwrap());

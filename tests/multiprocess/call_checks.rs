@@ -39,7 +39,7 @@ fn the_calls_of_a_transaction_whose_session_has_died_are_refused() {
 }
 
 #[test]
-fn a_pooled_session_of_memory_that_was_given_up_is_not_used() {
+fn a_pooled_session_of_abandoned_memory_is_not_used() {
     let directory = tempfile::tempdir().unwrap();
     let (one, other) = (idle().open(directory.path()).unwrap(), idle().open(directory.path()).unwrap());
     let (table, others) = (one.btree("table").unwrap(), other.btree("table").unwrap());
@@ -56,7 +56,7 @@ fn a_pooled_session_of_memory_that_was_given_up_is_not_used() {
 }
 
 #[test]
-fn a_relaxed_commit_into_memory_that_was_given_up_is_not_answered() {
+fn a_relaxed_commit_in_abandoned_memory_is_not_answered() {
     let directory = tempfile::tempdir().unwrap();
     // Without background threads, no thread of the stopped process can hold a role of writing, for which a rebuild
     // would wait.
@@ -80,7 +80,7 @@ fn a_relaxed_commit_into_memory_that_was_given_up_is_not_answered() {
 }
 
 #[test]
-fn a_snapshot_of_memory_that_was_given_up_is_refused() {
+fn a_snapshot_of_abandoned_memory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();

@@ -127,7 +127,7 @@ fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
 }
 
 #[test]
-fn a_backup_restored_under_surviving_memory_is_refused_with_the_choices() {
+fn surviving_memory_and_a_restored_backup_are_refused_with_the_choices() {
     for (of, how) in ALL {
         let (directory, _memory) = restored(of, how);
         for _ in 0..2 {
@@ -183,7 +183,7 @@ const DEATHS: [&str; 7] = [
     "restart: log's end found",
     "restart: region made",
     "restart: replayed",
-    "restart: left, region not ready",
+    "restart: session left, region not ready",
 ];
 
 #[cfg(feature = "failpoints")]
@@ -207,7 +207,7 @@ fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
 }
 
 #[test]
-fn broken_memory_under_a_restored_backup_is_refused_with_the_choices_too() {
+fn broken_memory_and_a_restored_backup_are_refused_with_the_choices() {
     let restored = || {
         let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
         let mut one = Member::start(directory.path(), 1);

@@ -205,7 +205,7 @@ fn opens_again(directory: &Path, how: Making) {
 const WAYS: [&str; 2] = ["fork", "clone"];
 
 #[test]
-fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_is_unchanged() {
+fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_handle_is_unchanged() {
     for way in WAYS {
         let dir = tempfile::tempdir().unwrap();
         let mut parent = Forker::start(&format!("told {way}"), dir.path());

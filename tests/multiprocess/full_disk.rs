@@ -160,7 +160,7 @@ impl Logger {
 }
 
 #[test]
-fn a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_one() {
+fn a_segment_that_another_process_has_open_is_not_replaced_by_a_recycled_segment() {
     const EBADF: i32 = 9;
     let disk = SimDisk::new(1);
     let directory: Arc<dyn Directory> = Arc::new(disk.clone());

@@ -201,7 +201,7 @@ fn a_process_stopped_at_a_page_write_or_a_new_segment_is_waited_for_and_named() 
 /// the broken region may wrongly state that the session is a writer. So the session must check the region again before
 /// its next write.
 #[test]
-fn a_process_at_a_long_sync_writes_no_page_of_abandoned_memory_afterwards() {
+fn a_process_writes_no_page_of_abandoned_memory_after_a_long_sync() {
     let directory = new_environment(SMALL_POOL);
     fill(directory.path());
     let env = idle().open(directory.path()).unwrap();

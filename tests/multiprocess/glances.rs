@@ -169,14 +169,14 @@ fn die_at(place: &str, repair: Option<&str>) {
 }
 
 #[test]
-fn a_page_whose_writer_dies_is_believed_only_when_it_is_whole() {
+fn a_page_whose_writer_died_is_not_read_before_it_is_whole() {
     if cfg!(target_arch = "x86_64") {
         PLACES.iter().for_each(|place| die_at(place, None));
     }
 }
 
 #[test]
-fn a_page_whose_writer_and_repairer_die_is_believed_only_when_it_is_whole() {
+fn a_page_whose_writer_and_repairer_died_is_not_read_before_it_is_whole() {
     if cfg!(target_arch = "x86_64") {
         REPAIRS.iter().for_each(|repair| die_at("change: page changed, LSN old", Some(repair)));
         REPAIRS[1..].iter().for_each(|repair| die_at("change: logged, no page changed", Some(repair)));

@@ -57,7 +57,7 @@ fn a_small_limit_of_the_first_process_makes_the_memory_small_for_all_processes()
 }
 
 #[test]
-fn under_any_limit_of_address_space_some_memory_is_left_to_work_with() {
+fn a_process_can_work_under_any_limit_of_its_address_space() {
     // With each of these limits, a reservation of a power of two takes nearly all of the address space.
     for mib in [150, 300, 530, 1045] {
         let directory = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ fn an_opening_after_memory_with_relaxed_commits_was_removed_reports_the_loss() {
 }
 
 #[test]
-fn core_dumps_are_without_the_shared_memory_unless_it_is_asked_for() {
+fn core_dumps_contain_the_shared_memory_only_on_request() {
     for dump_memory in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let env =

@@ -149,7 +149,7 @@ fn a_process_stopped_during_a_takeover_is_waited_for() {
 /// While a process takes a transaction over, `tp abort` is refused.
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_transaction_that_was_taken_over_cannot_be_ended_by_another() {
+fn a_transaction_cannot_be_aborted_while_a_process_takes_it_over() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();

@@ -192,7 +192,7 @@ fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
 }
 
 #[test]
-fn a_restart_without_a_type_is_refused_also_if_nothing_is_to_be_undone() {
+fn a_restart_without_a_log_type_is_refused_even_if_nothing_must_be_undone() {
     let machine = Machine::new();
     let env = machine.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();

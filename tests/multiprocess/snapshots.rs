@@ -131,13 +131,13 @@ fn sweep(env: &Env, table: &Db) {
 }
 
 #[test]
-fn nothing_that_a_new_snapshot_needs_is_removed_while_it_is_taken() {
+fn nothing_that_a_new_snapshot_needs_is_removed_while_the_snapshot_is_taken() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &VALUE))).unwrap();
     let mut reader = Member::start(directory.path(), 1);
-    reader.ask("arm snapshot: taken, pinned for more!stop");
+    reader.ask("arm snapshot: taken, pin lower than needed!stop");
     reader.order("hold-snapshot");
     until("the reader stops", || env.sessions().iter().any(|one| one.process_state == libtp::ProcessState::Stopped));
     sweep(&env, &table);

@@ -310,7 +310,7 @@ fn a_rebuild_waits_for_a_process_stopped_at_the_control_file() {
 
 #[cfg(feature = "failpoints")]
 #[test]
-fn a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_it() {
+fn a_wait_for_a_process_stopped_while_it_makes_a_database_ends_with_an_error_that_names_the_process() {
     let directory = tempfile::tempdir().unwrap();
     let env = idle().open(directory.path()).unwrap();
     let mut maker = Member::start(directory.path(), 1);

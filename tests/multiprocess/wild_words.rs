@@ -35,7 +35,7 @@ fn no_background() -> libtp::Builder {
 }
 
 #[test]
-fn relaxed_commits_are_kept_when_all_words_of_the_log_are_hit() {
+fn relaxed_commits_are_kept_if_stray_stores_hit_all_words_of_the_log() {
     for names in [&["log header"][..], &["log directory"], &["log header", "log directory"]] {
         let directory = tempfile::tempdir().unwrap();
         let env = no_background().open(directory.path()).unwrap();

@@ -80,7 +80,7 @@ fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answere
 }
 
 #[test]
-fn s2_a_running_transaction_is_not_seen_though_it_logged_before() {
+fn s2_changes_logged_before_a_snapshot_by_a_running_transaction_are_not_visible() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (one, two) = (world.join(), world.join());
@@ -113,7 +113,7 @@ fn s2_a_running_transaction_is_not_seen_though_it_logged_before() {
 }
 
 #[test]
-fn s2_transactions_that_ended_beyond_the_sure_place_are_remembered() {
+fn s2_a_commit_that_is_not_on_disk_is_visible_after_its_session_has_begun_another_transaction() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (one, two) = (world.join(), world.join());
@@ -208,7 +208,7 @@ fn s3_ghosts_wait_for_the_oldest_snapshot() {
 }
 
 #[test]
-fn s3_a_snapshot_beyond_the_bounds_learns_that_ghosts_are_gone() {
+fn s3_a_snapshot_beyond_the_bounds_gets_an_error_if_it_needs_removed_ghosts() {
     told_that_ghosts_are_gone(Settings { snapshot_log_bytes: 0, ..Settings::default() });
     told_that_ghosts_are_gone(Settings { snapshot_age: Duration::ZERO, ..Settings::default() });
 }
@@ -327,7 +327,7 @@ fn s4_a_long_history_is_walked_once() {
 }
 
 #[test]
-fn s4_a_late_reader_is_led_past_a_long_history() {
+fn s4_a_shortcut_lets_a_late_reader_skip_a_long_history() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();
@@ -405,7 +405,7 @@ fn s4_shortcuts_are_made_for_each_held_snapshot_and_for_no_ended_snapshot() {
 }
 
 #[test]
-fn s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_the_snapshot() {
+fn s4_a_snapshot_uses_no_shortcut_of_a_change_that_was_undone_before_the_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (undone, other) = (world.join(), world.join());
@@ -428,7 +428,7 @@ fn s4_a_change_undone_before_a_snapshot_is_no_shortcut_of_the_snapshot() {
 }
 
 #[test]
-fn s4_a_shortcut_is_not_for_a_later_snapshot() {
+fn s4_a_snapshot_uses_no_shortcut_that_was_made_for_an_earlier_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let txn = world.join();

@@ -44,7 +44,7 @@ pub fn nothing_lost(env: &Env, acknowledged: &BTreeSet<TransferId>, what: &str) 
 pub fn at_rest(env: &Env, what: &str) {
     let managers = env.managers();
     let dead = managers.processes.dead_sessions();
-    assert!(dead.is_empty(), "{what}: still dead: {dead:?}");
+    assert!(dead.is_empty(), "{what}: dead sessions are not repaired: {dead:?}");
     let running = env.transactions();
     assert!(running.is_empty(), "{what}: transactions without owner: {running:?}");
     let census = managers.locks.check().unwrap_or_else(|broken| panic!("{what}: the lock table: {broken}"));

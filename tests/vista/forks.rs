@@ -78,7 +78,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
 }
 
 #[test]
-fn a_child_that_outlives_its_killed_parent_holds_no_memory_on_a_disk() {
+fn a_child_that_outlives_its_killed_parent_does_not_keep_its_memory_on_a_disk_in_use() {
     let directory = tempfile::tempdir().unwrap();
     outlives("forks::entry_of_a_disk", directory.path(), |path| {
         let open = || rvm::Options::new(64).log_bytes(1 << 16).open(path);

@@ -196,7 +196,7 @@ fn threads_that_contend_for_locks_keep_every_sum() {
     assert!(ended > 30_000);
     // The control: the test notices locks that do not exclude each other. It is not a separate test, because a planted
     // bug affects the whole process.
-    rio::planted::plant(Some("threads: two transactions hold one lock"));
+    rio::planted::plant(Some("threads: two transactions hold the same lock"));
     let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
     rio::planted::plant(None);
     assert!(is_noticed, "no test noticed two threads with one lock");

@@ -214,7 +214,7 @@ fn a_process_without_lasting_memory_changes_nothing() {
 }
 
 #[test]
-fn the_declaration_of_a_directory_does_not_apply_to_another() {
+fn the_declaration_that_one_directory_survives_does_not_apply_to_another_directory() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"power\"");
     // The memory's directory does not exist (as if not mounted), so the region is in the directory of the files.

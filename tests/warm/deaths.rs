@@ -15,7 +15,7 @@ const ON_THE_WAY: [&str; 8] = [
     "restart: region made",
     "restart: managers made",
     "restart: replayed",
-    "restart: left, region not ready",
+    "restart: session left, region not ready",
     "warm start: region safe, not ready",
 ];
 
@@ -57,7 +57,7 @@ fn a_death_before_the_first_answer_leaves_no_commit() {
 
 #[test]
 fn a_death_after_the_memory_was_found_lost_leaves_the_report_to_the_next_process() {
-    for name in ["restart: region made", "restart: left, region not ready"] {
+    for name in ["restart: region made", "restart: session left, region not ready"] {
         let directory = tempfile::tempdir().unwrap();
         found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
         killed(directory.path());

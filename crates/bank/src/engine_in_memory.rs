@@ -78,7 +78,7 @@ impl InMemory {
         InMemory { kind, bank: Mutex::new(Bank { tables, history: Vec::new() }) }
     }
 
-    /// Locks the bank, also if a client panicked while it held the lock: the panic leaves the maps usable, and the
+    /// Locks the bank, even if a client panicked while it held the lock: the maps are usable after a panic, and the
     /// audit finds wrong contents.
     fn bank(&self) -> MutexGuard<'_, Bank> {
         self.bank.lock().unwrap_or_else(PoisonError::into_inner)

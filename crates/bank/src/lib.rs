@@ -1,7 +1,8 @@
 //! TPC-B's bank (LIBTP 5.1): its transfers, its audit, and the engines that every build has.
 //!
-//! `tp demo` and the benchmarks run the same bank. An [`Engine`] stores the bank's records: [`Libtp`] in this library,
-//! [`InMemory`] in a map that is neither logged nor written to disk. The peers' engines are in `crates/bench`.
+//! `tp demo` and the benchmarks run the same bank. An [`Engine`] stores the bank's records. [`Libtp`] stores them in
+//! libtp, and [`InMemory`] in maps that are neither logged nor written to disk. The peers' engines are in
+//! `crates/bench`.
 #![forbid(unsafe_code)]
 
 pub mod audit;

@@ -41,7 +41,8 @@ pub struct GrowthSettings<'s> {
     pub disk: PathBuf,
     /// Whether to measure smaller sizes, for a shorter time.
     pub is_quick: bool,
-    /// Numbers of records for the figure by records, at least 100 each; empty: the default numbers.
+    /// Sizes of the databases of the figure `growth-records`, in records, each at least 100. If empty: the default
+    /// sizes.
     pub records: Vec<u64>,
     /// Beginnings of the names of the figures to measure; empty: all figures.
     pub only: Vec<String>,
@@ -221,7 +222,7 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
     });
     let figure = figure(
         "growth-values",
-        "By the bytes of a value",
+        "By the size of a value",
         &format!(
             "The values of all records together have {} (at most {} records, at least 16). An update changes one byte \
              of the value. A value longer than a quarter of a page is in overflow pages. For comparison, a bare copy \

@@ -32,7 +32,7 @@ fn main() {
         for page in 1..=PAGES {
             world.set(&session, page_id(page), 1).expect("pages make room for each other");
         }
-        rate(&format!("an eighth as many frames, batches of {batch_pages}"), start);
+        rate(&format!("frames for an eighth of the pages, batches of {batch_pages}"), start);
     }
 }
 

@@ -158,7 +158,8 @@ impl Repeated {
     /// noted that record. In an unprotected environment there are no log records, so there is never a proof.
     #[inline]
     pub fn noted(session: &Session, lsn: Lsn) -> Option<Repeated> {
-        let is_noted = session.has_noted(lsn.raw()) || planted("buffer: changes without a record save nothing");
+        let is_noted = session.has_noted(lsn.raw())
+            || planted("buffer: no before-images are saved for changes without a log record");
         is_noted.then_some(Repeated(()))
     }
 }

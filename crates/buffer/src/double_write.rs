@@ -122,7 +122,7 @@ impl DoubleWrite {
     /// Returns whether the descriptor no longer belongs to the file, because the program has closed it.
     pub(crate) fn is_foreign(&self) -> bool {
         let is_foreign = self.identity.as_ref().is_some_and(|identity| is_foreign(&*self.file, identity));
-        is_foreign && !planted("buffer: batches go into files of the program")
+        is_foreign && !planted("buffer: batches are written into files of the program")
     }
 
     /// Writes and syncs a batch into a file that has no batch.

@@ -120,7 +120,7 @@ impl BufferManager {
             if slot.state() != State::Resident || slot.is_pinned() {
                 return ControlFlow::Continue(());
             }
-            if slot.is_clean() || planted("buffer: dirty pages replaced unwritten") {
+            if slot.is_clean() || planted("buffer: dirty pages are replaced before they are written") {
                 found = self.try_evict(session, part, slot);
                 return if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             }
@@ -143,7 +143,7 @@ impl BufferManager {
     ) -> Option<FrameInHand<'s>> {
         assert!(!self.may_be_half_changed(), "no page is replaced before the noted records are redone");
         let guard = slot.latch.try_exclusive(session, ANY_PAGE)?;
-        let is_clean = slot.is_clean() || planted("buffer: dirty pages replaced unwritten");
+        let is_clean = slot.is_clean() || planted("buffer: dirty pages are replaced before they are written");
         if slot.state() != State::Resident || !is_clean || !self.table.remove(session, slot, 0) {
             return None;
         }

@@ -113,7 +113,7 @@ impl BufferManager {
                 self.files.directory().remove(&file_name(name))?;
             }
         }
-        failpoint("drop: file removed, name not gone for good");
+        failpoint("drop: file removed, removal not durable");
         Ok(self.files.directory().sync()?)
     }
 
@@ -129,13 +129,13 @@ impl BufferManager {
             registry.write(&fate.entry(was))?;
         }
         self.files.note_renamed();
-        failpoint("rename: in the register, file not");
+        failpoint("rename: in the register, file not renamed");
         let (old, new) = (file_name(&fate.name), file_name(name));
         let mut is_at_old = self.is_own(fate, &fate.name)?;
         if is_begun
             && !is_at_old
             && self.is_own(fate, name)?
-            && !planted("buffer: a new name that is present counts as durable")
+            && !planted("buffer: a new name counts as durable if the directory has it")
         {
             // The sync of the new name may have failed. The kernel writes the name only if the file is renamed again.
             directory.rename(&new, &old)?;

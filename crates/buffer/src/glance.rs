@@ -52,6 +52,6 @@ impl<'p> Glance<'p> {
     pub fn is_unchanged(&self) -> bool {
         // The load of the version comes after the loads of the bytes.
         fence(Ordering::Acquire);
-        self.slot.version.load() == self.seen || planted("buffer: a glance looks at the count once")
+        self.slot.version.load() == self.seen || planted("buffer: a glance reads the count only once")
     }
 }

@@ -136,7 +136,7 @@ impl BufferManager {
     /// the frame, if the page is in the table already.
     pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &FrameInHand<'s>) -> Option<Pin<'s>> {
         taken.slot.page.publish(id);
-        failpoint("buffer: frame made out for a page");
+        failpoint("buffer: frame assigned to a page");
         taken.slot.set_state(State::Loading);
         let note = taken.slot.pin(session);
         let pin = Pin::adopt(&self.region, session, taken.slot, id, note);
@@ -214,7 +214,7 @@ pub(crate) fn check_page(
     log: &dyn WriteAhead,
     log_end: Lsn,
 ) -> Result<()> {
-    if !planted("buffer: pages not checked") {
+    if !planted("buffer: pages are not checked when they are read") {
         check_read(page, id, log_end, |lsn| log.life_mark(lsn)).map_err(|damage| file.corrupt(id, &damage))?;
     }
     page[checksum_field()].fill(0);

@@ -33,7 +33,7 @@ const LIFE_FIELD: std::ops::Range<usize> = 22..24;
 /// Returns whether a planted bug is active that the log itself must notice. Then the check of pages does not report
 /// that the log's end was lost.
 fn is_left_to_the_log() -> bool {
-    planted("log: no flush marks") || planted("log: incarnation in one slot only")
+    planted("log: no flush marks are written") || planted("log: a new incarnation is written to only one slot")
 }
 
 /// The common header, as it is on the disk.

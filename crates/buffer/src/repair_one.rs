@@ -80,7 +80,7 @@ impl BufferManager {
         let all = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let unnoted = all.filter(|_| dead_session.has_unnoted_pins());
         let noted = dead_session.pins().filter_map(|place| self.frame_at(place));
-        for slot in noted.chain(unnoted).filter(|_| !planted("buffer: pins of dead sessions stay")) {
+        for slot in noted.chain(unnoted).filter(|_| !planted("buffer: pins of dead sessions are not removed")) {
             pins &= self.recount_pins(session, slot);
         }
         failpoint("repair: pins recounted, not forgotten");

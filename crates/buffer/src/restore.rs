@@ -54,7 +54,7 @@ pub fn restore_torn(
     home: &mut dyn FnMut(FileId) -> Result<Home>,
 ) -> Result<Restored> {
     let mut restored = Restored::default();
-    if planted("buffer: torn pages not mended") {
+    if planted("buffer: torn pages are not mended") {
         return Ok(restored);
     }
     let mut is_removed = false;

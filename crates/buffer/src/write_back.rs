@@ -306,7 +306,7 @@ impl BufferManager {
             return Ok(self.write_homes(session, flushed, batch, Homes::All).map(|_| ())?);
         }
         let sequence = self.next_sequence(&double)?;
-        if !planted("buffer: no double write") {
+        if !planted("buffer: pages are written home without a double write") {
             leave_given_up(session);
             double.write(sequence, batch)?;
             failpoint("buffer: double write written, not synced");
@@ -329,7 +329,7 @@ impl BufferManager {
         _: &Writer<'_>,
     ) -> std::result::Result<(), Fault> {
         let sequence = self.header.open_batch.load();
-        if sequence == 0 || planted("buffer: interrupted batch not brought home") {
+        if sequence == 0 || planted("buffer: the pages of an interrupted batch are not written home") {
             return Ok(());
         }
         let Some((_, batch)) = double.open_batch()?.filter(|(found, _)| *found == sequence) else {

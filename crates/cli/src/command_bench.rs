@@ -11,7 +11,7 @@ use crate::program_beside;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Words for tp-bench: a workload and its options; `tp bench --help` lists them.
+    /// Arguments of tp-bench: a workload and its options; `tp bench --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     words: Vec<OsString>,
 }

@@ -23,8 +23,8 @@ const SHOW_EVERY: u64 = 1024;
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
-    /// Write the numbers of records, too, for a database of records by number. If some numbers have no record, a load
-    /// then keeps the numbers of the existing records.
+    /// For a database of records by number, write the number of each record, too. A load of such a dump gives each
+    /// record its old number, even if some smaller numbers have no record.
     #[arg(short = 'k', long)]
     keys: bool,
     #[command(flatten)]
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     drop(bar);
     if gaps > 0 && as_text && !arguments.keys {
-        note(format_args!("{gaps} numbers have no record. Without --keys the dump has no numbers, so a load gives the records after these gaps smaller numbers"));
+        note(format_args!("{gaps} numbers have no record. Without --keys the dump has no numbers, so after a load, the records after these gaps have smaller numbers"));
     }
     let mut result = json!({ "database": arguments.at.database, "type": kind.name(), "records": records });
     if keys_as_stored {

@@ -14,7 +14,7 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Abandon the committed change of this file, because its directory was removed for ever.
+    /// Abandon the committed change of this file. Use this if the directory of the file will not exist again.
     #[arg(long, value_name = "PATH")]
     forget: Option<PathBuf>,
 }

@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Key to begin at; if there is no such key, the scan begins at the next key. Default: the first key, or with
     /// --reverse the last.
     key: Option<OsString>,
-    /// Key to stop before. Default: print to the end.
+    /// Stop before this key. Default: print to the end.
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
     /// Read backward, from the last key to the first.

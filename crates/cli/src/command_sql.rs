@@ -1,4 +1,4 @@
-//! `tp sql`: starts `tp-sql`, the program that has SQLite on libtp and a shell for it.
+//! `tp sql`: starts `tp-sql`, the program that contains SQLite on libtp, and a shell for it.
 
 use std::ffi::OsString;
 
@@ -11,7 +11,7 @@ use crate::program_beside;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Words for tp-sql: a name, statements and options; `tp sql --help` lists them.
+    /// Arguments of tp-sql: a name, statements and options; `tp sql --help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     words: Vec<OsString>,
 }

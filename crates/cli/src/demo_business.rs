@@ -167,7 +167,7 @@ fn show(running: &mut Running, repairs: Repairs, is_last: bool, bar: &Progress, 
     let deaths =
         format!("{} kills, {} sessions repaired, longest stall {} ms", told.kills, told.repairs, told.stall_max_ms);
     bar.say(format!(
-        "{} transactions a second, {} acknowledged; {deaths}",
+        "{} transactions per second, {} acknowledged; {deaths}",
         grouped(second.rates.tps),
         grouped(running.acknowledged.count())
     ));

@@ -128,7 +128,13 @@ impl fmt::Display for Rate {
         if self.tps == 0 {
             return write!(f, "{:>9}", "none");
         }
-        write!(f, "{:>9} a second (half in {}, 99 % in {})", grouped(self.tps), time(self.p50_us), time(self.p99_us))
+        write!(
+            f,
+            "{:>9} per second (half within {}, 99 % within {})",
+            grouped(self.tps),
+            time(self.p50_us),
+            time(self.p99_us)
+        )
     }
 }
 

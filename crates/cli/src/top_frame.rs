@@ -30,7 +30,7 @@ pub struct Frame {
     sessions: Section,
     waits: Section,
     snapshots: Section,
-    /// Commits a second, the newest last.
+    /// Commits per second, the newest last.
     commits: Vec<u64>,
 }
 
@@ -81,7 +81,7 @@ impl Widget for &Frame {
         .areas(area);
         self.summary.draw(summary, buffer);
         if curve_lines > 0 {
-            let block = Block::bordered().title("Commits a second");
+            let block = Block::bordered().title("Commits per second");
             let shown = self.commits.len().saturating_sub(usize::from(curve.width.saturating_sub(BORDER_LINES)));
             Sparkline::default().block(block).data(&self.commits[shown..]).render(curve, buffer);
         }
@@ -118,7 +118,7 @@ fn summary(directory: &Path, activity: &Activity<'_>, sample: &Sample) -> Sectio
     let (alive, stopped, dead) = (ProcessState::Alive, ProcessState::Stopped, ProcessState::Dead);
     let mut lines = vec![
         Line::from(format!(
-            "a second   {} commits, {} aborts, {} bytes of log, {} syncs of the log",
+            "per second {} commits, {} aborts, {} bytes of log, {} syncs of the log",
             grouped(activity.commits_per_second),
             grouped(activity.aborts_per_second),
             grouped(activity.log_bytes_per_second),
@@ -126,7 +126,7 @@ fn summary(directory: &Path, activity: &Activity<'_>, sample: &Sample) -> Sectio
         ))
         .bold(),
         Line::from(format!(
-            "cache      {} pages missed, {} read, {} written, {} evicted a second; {} dirty",
+            "cache      {} pages missed, {} read, {} written, {} evicted per second; {} dirty",
             grouped(activity.pages_missed_per_second),
             grouped(activity.pages_read_per_second),
             grouped(activity.pages_written_per_second),
@@ -152,7 +152,13 @@ fn summary(directory: &Path, activity: &Activity<'_>, sample: &Sample) -> Sectio
     }
     if !sample.stopped_at_work.is_empty() {
         let pids: Vec<String> = sample.stopped_at_work.iter().map(u32::to_string).collect();
-        lines.push(Line::from(format!("stopped in a change, others may wait: process {}", pids.join(", "))).yellow());
+        lines.push(
+            Line::from(format!(
+                "stopped in the middle of a change (others may wait for it): process {}",
+                pids.join(", ")
+            ))
+            .yellow(),
+        );
     }
     Section { title, lines }
 }
@@ -272,7 +278,7 @@ mod tests {
         let screen = drawn(&frame, 120, 40);
         let is_on_screen = |text: &str| screen.iter().any(|line| line.contains(text));
         let texts =
-            ["Environment bank", "Commits a second", "Sessions", "Snapshots", &wait, "q: end", "0 aborts", "yes"];
+            ["Environment bank", "Commits per second", "Sessions", "Snapshots", &wait, "q: end", "0 aborts", "yes"];
         for text in texts {
             assert!(is_on_screen(text), "{text:?} in {screen:#?}");
         }
@@ -296,7 +302,7 @@ mod tests {
         };
         let screen = drawn(&frame, 40, 24).join("\n");
         assert!(screen.contains("line 0") && screen.contains(" more"), "{screen}");
-        assert!(!screen.contains("Commits a second"), "{screen}");
+        assert!(!screen.contains("Commits per second"), "{screen}");
         for (width, height) in [(1, 1), (3, 4), (40, 2), (200, 80)] {
             drawn(&frame, width, height);
         }

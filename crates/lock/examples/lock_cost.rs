@@ -101,7 +101,7 @@ fn best(mut run: impl FnMut()) -> f64 {
 }
 
 fn report(nanos: f64, what: &str) {
-    println!("{:8.1} ns a lock and unlock, {:8.1} ns a transaction  {what}", nanos / 8.0, nanos);
+    println!("{:8.1} ns per lock and unlock, {:8.1} ns per transaction  {what}", nanos / 8.0, nanos);
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -82,7 +82,7 @@ impl LockManager {
     #[inline]
     pub(crate) fn lock_latched(&self, ask: &Ask<'_>, latched: Latched<'_>, place: Place, wait: Wait) -> Result<()> {
         let may_be_thin = !ask.name.is_coarse();
-        if may_be_thin && !planted("lock: a word is not looked at again under the latch") {
+        if may_be_thin && !planted("lock: a word is not read again under the latch") {
             self.table.fatten(ask.session, latched.bucket, ask.mixed);
         }
         match self.table.find(latched.bucket, ask.name, ask.mixed) {

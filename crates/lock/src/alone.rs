@@ -115,7 +115,7 @@ impl LockManager {
         }
         let Some(place) = ask.slot.next_free_slot(&self.table) else { return false };
         let request = self.table.request(place);
-        let is_late = planted("lock: a thin lock is noted after the swap");
+        let is_late = planted("lock: a session notes a thin lock only after the swap");
         if is_late {
             request.fill_thin(ask.name, ask.mixed, ask.locker);
         } else {

@@ -15,7 +15,7 @@ pub struct LockInfo {
     pub name: LockName,
     /// The locker of the request.
     pub locker: LockerId,
-    /// The last session that made the locker, took it over, or waited with it.
+    /// The session that most recently made the locker, took it over, or waited with it.
     pub session: SessionId,
     /// The mode held.
     pub granted: Option<Mode>,

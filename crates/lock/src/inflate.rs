@@ -41,7 +41,8 @@ impl Table {
         self.find(bucket, name, mixed)
     }
 
-    /// Makes the word of a name FAT, and the request of the word's owner the head of a queue. The caller has the latch.
+    /// Makes the word of a name FAT, and makes the request of the word's owner the head of a queue. The caller has the
+    /// latch.
     #[inline]
     pub(crate) fn fatten(&self, session: &Session, bucket: &Bucket, mixed: u64) {
         let word = self.word(mixed);
@@ -73,7 +74,7 @@ impl Table {
             self.make_queue(session, bucket, seen.place(), request, mode);
         }
         before_store();
-        failpoint("lock: inflated, the word has its owner still");
+        failpoint("lock: inflated, word still names its owner");
         self.word(mixed).publish(Thin::FAT);
     }
 
@@ -84,7 +85,7 @@ impl Table {
         request.init_queue_words(Summary::new(mode.bit(), false), chain.get());
         let mut change = Change::open(session);
         change.set(chain, place);
-        failpoint("lock: inflates, in its chain, thin still");
+        failpoint("lock: request in its chain, state still thin");
         change.set(&request.state, State::granted_in(mode));
         change.close();
         failpoint("lock: inflated");
@@ -93,7 +94,8 @@ impl Table {
         }
     }
 
-    /// Returns whether the bucket has no queue of a name with the same word. The caller holds the bucket's latch.
+    /// Returns whether no queue of the bucket is for a name that has the word of `mixed`. The caller holds the bucket's
+    /// latch.
     pub(crate) fn has_no_queue_of_word(&self, bucket: &Bucket, mixed: u64) -> bool {
         let mut passed = 0;
         for chain in &bucket.chains {
@@ -116,10 +118,11 @@ impl Table {
     pub(crate) fn settle_for_release(&self, mixed: u64, place: Place, request: &Request) -> bool {
         let word = self.word(mixed);
         let (seen, is_queued) = (word.load(), !request.state.get().is_thin());
-        if seen.place() != place || planted("lock: a refused release is not settled") {
+        if seen.place() != place || planted("lock: a release under the latch does not remove the request from the word")
+        {
             return is_queued;
         }
-        if is_queued && planted("lock: a release leaves its place in the word") {
+        if is_queued && planted("lock: the release of a queued request does not remove the request from the word") {
             return true;
         }
         #[cfg(test)]
@@ -139,8 +142,8 @@ fn same_word(one: u64, other: u64) -> bool {
 }
 
 impl LockerSlot {
-    /// Returns the mode in which the locker holds the lock of a request on its stack. Returns `None` if the request
-    /// waits, or if it is thin and its word does not have its place.
+    /// Returns the mode of the lock that the locker holds by `request`, a request on the locker's stack. Returns `None`
+    /// if the request waits, or if the request is thin and the word of the lock's name does not have `place`.
     pub(crate) fn held_mode(table: &Table, place: Place, request: &Request) -> Option<Mode> {
         let state = request.state.get();
         if !state.is_thin() {

@@ -392,7 +392,7 @@ impl LockManager {
         // A contended request needs no new epoch: its locker has checked the request under the latch since an earlier
         // barrier, or will check it before the next use.
         if kept.iter().any(|(_, request)| !request.state.get().is_contended()) {
-            if !planted("lock: revoking an intent lock ends no epoch") {
+            if !planted("lock: the revocation of an intent lock does not end the epoch") {
                 self.end_epoch();
             }
             failpoint("lock: epoch ended, nothing revoked");

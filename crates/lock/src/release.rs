@@ -190,7 +190,7 @@ impl Table {
     fn remove_head(&self, change: &mut Change<'_>, link: &rio::Word<Place>, head: &Request, granted: &mut Granted) {
         let next = Queue::new(self, head.queue_next.get());
         change.set(&next.head.queue_prev, Place::NONE);
-        failpoint("lock: remove head, next is half a head");
+        failpoint("lock: remove head, next half made the head");
         change.set(&next.head.chain_next, head.chain_next.get());
         change.set(&next.head.summary, head.summary.get());
         failpoint("lock: remove head, chain leads to the old head");

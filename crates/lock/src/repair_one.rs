@@ -19,7 +19,7 @@ impl LockManager {
         let slot = self.table.locker(locker.0);
         slot.session.publish(session.id());
         failpoint("lock: locker adopted, still waiting");
-        if !planted("lock: lock waits of dead sessions stay") {
+        if !planted("lock: lock waits of dead sessions are not ended") {
             slot.waiting.publish(Waiting::NONE);
         }
         slot.victim.publish(0);

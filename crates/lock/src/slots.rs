@@ -75,7 +75,7 @@ impl Table {
             Some(last) => change.set(&self.request(last).own_next, batch.first),
         }
         self.request(batch.first).own_prev.init(last);
-        failpoint("lock: refill, stack half longer");
+        failpoint("lock: refill, stack longer, its end old");
         change.set(&locker.last, batch.last);
         change.set(&locker.slots, locker.slots.get() + batch.count);
         change.close();

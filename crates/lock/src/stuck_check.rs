@@ -82,7 +82,8 @@ impl LockManager {
         // A session that takes a locker over may be stopped before it stores its own name in the locker. Then the
         // locker names the former session, which may be gone.
         let is_kept_for = || {
-            let keeps = self.keepers.get().filter(|_| !planted("lock: a transaction in a takeover has no owner"));
+            let keeps =
+                self.keepers.get().filter(|_| !planted("lock: a transaction counts as ownerless during a takeover"));
             keeps.is_some_and(|keeps| keeps(LockerId(number))) || self.processes.exists(locker.session.load())
         };
         let is_owned = locker.in_use.load() != 0

@@ -406,7 +406,7 @@ impl<'t> Role<'t> {
     /// without harm.
     pub(crate) fn take_from_stopped(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let processes = session.processes();
-        let is_waited_for = planted("lock: a stopped session keeps its task");
+        let is_waited_for = planted("lock: a stopped session keeps its role");
         let is_at_it = |holder| processes.is_alive(holder) && (is_waited_for || !processes.is_stopped(holder));
         Role::take_unless(word, session, is_at_it)
     }
@@ -418,7 +418,7 @@ impl<'t> Role<'t> {
     ) -> Option<Role<'t>> {
         let holder = word.load();
         let is_held = holder != SessionId::NONE;
-        if is_held && (is_at_it(holder) || planted("lock: a dead session keeps its task")) {
+        if is_held && (is_at_it(holder) || planted("lock: a dead session keeps its role")) {
             return None;
         }
         let me = session.id();

@@ -189,7 +189,7 @@ impl LockManager {
             let found = self.table.find(latched.bucket, ask.name, ask.mixed);
             let queue: Queue<'_> = found.expect("a request that waits is in a queue");
             let mut change = Change::open(ask.session);
-            failpoint("lock: looks, section open");
+            failpoint("lock: checks its queue, section open");
             queue.grant(&mut change, &mut granted);
             change.close();
         }
@@ -222,7 +222,7 @@ impl LockManager {
             change.set(&request.state, State::granted_in(held));
             let found = self.table.find(latched.bucket, ask.name, ask.mixed);
             let queue: Queue<'_> = found.expect("a request that is granted is in a queue");
-            failpoint("lock: gives an upgrade up");
+            failpoint("lock: gives up an upgrade");
             queue.grant(&mut change, &mut granted);
             change.close();
         } else {

@@ -62,7 +62,7 @@ fn measure(path: &std::path::Path) -> Result<(), Failure> {
         place[from..from + 4].copy_from_slice(&crc.to_le_bytes());
         at = to % (APPENDS * record);
     });
-    println!("{APPENDS} appends of {BODY_BYTES} bytes, fastest of {ROUNDS} rounds, nanoseconds each");
+    println!("{APPENDS} appends of {BODY_BYTES} bytes, nanoseconds per append in the fastest of {ROUNDS} rounds");
     println!("append                      {append:6.1}");
     println!("reserve                     {reserve:6.1}");
     println!("latch and unlatch           {latched:6.1}");

@@ -26,7 +26,7 @@ fn main() -> Result<(), Failure> {
 
 fn measure(path: &std::path::Path) -> Result<(), Failure> {
     let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(path)?);
-    println!("bare write and sync   {:8.0} a second", bare(&directory)?);
+    println!("bare write and sync   {:8.0} per second", bare(&directory)?);
     let region = rio::Region::anonymous(1 << 28)?;
     ProcessManager::init(&region)?;
     let processes = ProcessManager::attach(&region, &Default::default())?;
@@ -47,7 +47,7 @@ fn measure(path: &std::path::Path) -> Result<(), Failure> {
         let commits = commits.into_inner() as f64;
         let each = commits / (log.fsyncs() - syncs) as f64;
         println!(
-            "{sessions:2} sessions           {:8.0} a second, {each:.1} commits a sync",
+            "{sessions:2} sessions           {:8.0} per second, {each:.1} commits per sync",
             commits / SECONDS.as_secs_f64()
         );
     }

@@ -50,16 +50,16 @@ fn measure(path: &Path, megabytes: u64) -> Result<(), Failure> {
         bytes += record?.body.len();
     }
     println!(
-        "rolled              {:6.0} MiB/s  ({records} records, {bytes} bytes of bodies)",
+        "read by log_roll    {:6.0} MiB/s  ({records} records, {bytes} bytes of bodies)",
         rate(begun.elapsed().as_secs_f64())
     );
     let begun = Instant::now();
     let end = find_end(&files, &control, &settings)?;
-    println!("end found           {:6.0} MiB/s", rate(begun.elapsed().as_secs_f64()));
+    println!("search for the end  {:6.0} MiB/s", rate(begun.elapsed().as_secs_f64()));
     assert_eq!(end.end, log.durable());
     let near = Control { durable_end: log.durable(), ..control };
     let begun = Instant::now();
     find_end(&files, &near, &settings)?;
-    println!("end found from a checkpoint just before it: {:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
+    println!("search for the end from a checkpoint just before it: {:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
     Ok(())
 }

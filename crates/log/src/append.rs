@@ -142,10 +142,10 @@ impl LogManager {
 
     #[inline]
     fn publish(&self, session: &Session, txn: TxnId, lsn: Lsn, end: Lsn) {
-        if planted("log: the tail is published before the append is noted") {
+        if planted("log: the tail is published before the session notes its append") {
             self.header.tail.publish(end);
         }
-        if !planted("log: appends are not noted") {
+        if !planted("log: sessions do not note their appends") {
             session.note_append(lsn.raw(), txn.raw());
         }
         // Release: publishes the record's bytes to a thread that loads the tail with acquire.
@@ -173,7 +173,7 @@ impl LogManager {
         let header = RecordHeader::mark(time, body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
-        if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks") {
+        if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks are written") {
             return (durable, lsn);
         }
         let mut place = Place([0; MARK_BYTES]);

@@ -189,7 +189,7 @@ impl LogManager {
             failpoint("log: written, not synced");
             if planted("log: a failed sync is repeated") {
                 file.sync().or_else(|_| file.sync())?;
-            } else if !planted("log: flush not synced") {
+            } else if !planted("log: a flush is not synced") {
                 file.sync()?;
             }
             failpoint("log: segment synced");
@@ -205,7 +205,7 @@ impl LogManager {
 /// an error before the first write, or by a write that finds the disk full: the bytes stay in memory, and a later
 /// leader writes them.
 fn is_final(error: &Error) -> bool {
-    if planted("log: a process limit poisons the log") {
+    if planted("log: a flush that meets a limit of its process poisons the log") {
         return true;
     }
     match error {

@@ -137,7 +137,7 @@ impl LogManager {
         let mut wanted = vec![whole];
         if parts == OnFullDisk::Small
             && need < geometry.end(at.segment)
-            && !planted("log: a full disk gets whole segments")
+            && !planted("log: only whole segments are allocated on a full disk")
         {
             let least = geometry.locate(need).offset.next_multiple_of(BLOCK_BYTES);
             wanted.extend([least.next_multiple_of(PART_BYTES), least].map(|end| end.min(whole)));
@@ -160,7 +160,7 @@ impl LogManager {
 
     /// Makes the names of new segments durable, then raises `file_end` to `end`.
     fn publish_segments(&self, end: Lsn) -> Result<()> {
-        let is_skipped = planted("log: new names not synced");
+        let is_skipped = planted("log: the names of new segments are not synced");
         if let Err(error) = if is_skipped { Ok(()) } else { self.files.directory().sync() } {
             if error.is_limit_of_process() {
                 return Err(error.into());
@@ -217,7 +217,7 @@ impl LogManager {
         failpoint("log: recycles");
         let header = &*self.header;
         let geometry = self.files.geometry();
-        let keep_from = if planted("log: recycled too early") { header.durable.load() } else { keep_from };
+        let keep_from = if planted("log: segments are recycled too early") { header.durable.load() } else { keep_from };
         let ready_max = self.ready_bytes_max();
         header.oldest.raise(keep_from.min(header.durable.load()));
         failpoint("log: oldest raised, nothing recycled");
@@ -228,7 +228,7 @@ impl LogManager {
         let is_short = header.file_end.load() < geometry.end(last);
         let is_tight = is_short || self.file_end_wanted(Use::Any) > header.file_end.load();
         for old in self.files.present()? {
-            if old >= first_kept || planted("log: segments that are no longer needed stay") {
+            if old >= first_kept || planted("log: unneeded segments are not removed") {
                 break;
             }
             while !is_short && self.is_ready(last + 1)? {
@@ -237,7 +237,7 @@ impl LogManager {
             let ahead = geometry.end(last).since(header.tail.load());
             // If a finished file lacks blocks, the old file is removed, so that its blocks can be used for that file.
             let is_made = matches!(self.files.segment(last + 1)?, Opened::Good(_))
-                && !planted("log: a recycled segment takes the name of a finished one");
+                && !planted("log: a recycled segment takes the name of a finished segment");
             let fits = geometry.file_bytes(old) == geometry.file_bytes(last + 1);
             leave_given_up(session);
             if !is_short && !is_made && fits && ahead < ready_max {
@@ -279,7 +279,7 @@ impl LogManager {
     }
 
     fn give_back_below(&self, session: &Session, preparer: &Preparer<'_>, keep_from: Lsn) -> Result<()> {
-        if planted("log: a full disk gets no unneeded segments back") {
+        if planted("log: blocks of unneeded segments are not freed on a full disk") {
             return Ok(());
         }
         let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));

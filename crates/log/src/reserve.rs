@@ -108,7 +108,7 @@ impl LogManager {
         room.ask(bytes as u64);
         if bytes as u64 <= AHEAD_BYTES && !is_kept_back_used {
             room.set_credit(AHEAD_BYTES);
-        } else if planted("log: a large reservation leaves a credit") {
+        } else if planted("log: a large reservation gives the session a credit") {
             room.set_credit(bytes as u64);
         }
         Ok(())
@@ -154,7 +154,8 @@ impl LogManager {
     #[inline]
     fn kept_bytes(&self, what: Use) -> u64 {
         let (high, promised) = (self.header.session_high.get(), self.header.promised.get());
-        let credit = if planted("log: credits take of the bytes kept back") { 0 } else { CREDIT_BYTES };
+        let credit =
+            if planted("log: appends on credit use the bytes reserved for deletions") { 0 } else { CREDIT_BYTES };
         let (share, kept_back) = match what {
             Use::Any => (UNDO_SHARE_BYTES + credit, KEPT_BACK_BYTES),
             Use::Freeing => (UNDO_SHARE_BYTES, 0),

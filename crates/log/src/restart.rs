@@ -71,7 +71,7 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     // Listed once: listing a directory with many databases takes long.
     let present = files.present()?;
     let witness = later_witness(files, &present, end, 2 * ring)?;
-    if let Some(mark) = witness.filter(|_| !planted("log: flush marks behind a hole are ignored")) {
+    if let Some(mark) = witness.filter(|_| !planted("log: flush marks after a hole are ignored")) {
         let what =
             format!("{}, and a mark at LSN {} states that this part of the log had reached the disk", bad.what(), mark);
         return Err(files.damage(end, &and_why_not_whole(files, control, what, mark)?));
@@ -208,13 +208,13 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     // Commits that were only in memory are in the files now, or `lost` notes that they are lost.
     next.rio = false;
     next.relaxed = false;
-    if planted("log: incarnation not raised") {
+    if planted("log: a restart does not raise the incarnation") {
         return Ok(());
     }
     // Written into both slots: if one slot is damaged later, the other slot must have this incarnation too. Otherwise
     // all records of this incarnation would be taken for a torn tail.
     file.write(&next)?;
-    if !planted("log: incarnation in one slot only") {
+    if !planted("log: a new incarnation is written to only one slot") {
         file.write(&next)?;
     }
     *control = next;
@@ -314,7 +314,7 @@ impl Look<'_> {
         })?;
         // The found tail may have been written and never synced. After a failed sync, the system may even show bytes as
         // clean that are not on the disk. New records will build on this tail, so it is written again.
-        if !planted("log: found tail not written again") {
+        if !planted("log: a restart does not write the found tail again") {
             self.files.write_again(self.end.vouched, self.end.end)?;
         }
         // The control file will state that a segment exists at the end (`begun`).

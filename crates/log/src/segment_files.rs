@@ -135,7 +135,7 @@ impl LogFiles {
         // Relaxed: the number only decides whether all descriptors are checked.
         if self.written.swap(number, Ordering::Relaxed) != number {
             self.forget_foreign();
-        } else if !planted("log: descriptors are checked at a new segment only") {
+        } else if !planted("log: descriptors are checked only when a flush begins a new segment") {
             self.forget_foreign_of(|known| known == number);
         }
         self.segment(number)
@@ -152,7 +152,7 @@ impl LogFiles {
         self.check_home(Operation::Sync)?;
         let name = segment_name(number);
         let (own, named) = (file.identity()?, self.directory.identity_of(&name)?);
-        if named == Some(own) || planted("log: a flush goes into a segment without its name") {
+        if named == Some(own) || planted("log: a flush into a segment file that was moved away succeeds") {
             return Ok(());
         }
         let is_known = self.opened().iter().any(|known| known.number == number && known.identity == own);
@@ -288,7 +288,7 @@ impl LogFiles {
         let begun = first.segment.max(2) + u32::from(first.segment > 1 && first.offset != SEGMENT_HEADER_BYTES);
         let mut notes = 0;
         for number in begun..=self.geometry.locate(to.minus(8)).segment {
-            if planted("log: a new segment is not recorded") {
+            if planted("log: no note states that a new segment has log") {
                 break;
             }
             // If the previous segment is missing, a restart reports that segment.
@@ -467,7 +467,7 @@ impl LogFiles {
         let block = header_block(&self.geometry, number, incarnation, self.environment);
         file.write_at(&block, 0).map_err(no_room)?;
         failpoint("log: segment header written");
-        if !planted("log: new segment not synced") {
+        if !planted("log: a new segment is not synced") {
             file.sync().map_err(no_room)?;
         }
         failpoint("log: segment synced, without its name");

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for threads in [2, 4, 16] {
         let nanos = contended(&processes, latch, threads);
         println!(
-            "{nanos:8.2}  latch, exclusive, {threads} threads on one latch, a hundred steps inside: wall time per turn"
+            "{nanos:8.2}  latch, exclusive, {threads} threads that hold it for a hundred steps each: wall time per turn"
         );
     }
     #[cfg(feature = "sysv")]

@@ -147,7 +147,7 @@ impl DeadSession<'_> {
     /// Returns the append that the dead session had noted and not finished, if any.
     pub fn noted_append(&self) -> Option<NotedAppend> {
         let lsn = self.slot().append_lsn.load();
-        let is_noted = lsn != 0 && !planted("process: repair ignores noted appends");
+        let is_noted = lsn != 0 && !planted("process: repair ignores the notes of appends");
         is_noted.then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
     }
 

@@ -272,7 +272,7 @@ impl ProcessManager {
     /// [`ProcessManager::tree_epoch_passed`]. Does nothing if no process has joined the barriers: then every session
     /// latches all pages that it visits.
     pub fn barrier_of_visits(&self) {
-        if self.0.header.has_joined.load() != 0 && !planted("process: visits are asked for without a barrier") {
+        if self.0.header.has_joined.load() != 0 && !planted("process: page visits are checked without a barrier") {
             self.barrier();
         }
     }

@@ -75,9 +75,9 @@ impl AloneRepair<'_> {
     /// Otherwise the next record could have the LSN of such a note, and if this process then died, a repairer would
     /// take that record for the dead session's record.
     pub fn forget_unpublished(&mut self, tail: u64) {
-        failpoint("alone: appends that never came to be still noted");
+        failpoint("alone: unpublished appends still noted");
         let unpublished = self.appends.iter().filter(|note| note.lsn >= tail);
-        for note in unpublished.filter(|_| !planted("process: unpublished appends stay noted")) {
+        for note in unpublished.filter(|_| !planted("process: notes of unpublished appends are not cleared")) {
             self.processes.0.slots.at(note.session.index()).append_lsn.publish(0);
         }
         self.appends.retain(|note| note.lsn < tail);

@@ -48,7 +48,10 @@ pub fn catch_call<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
     let done = catch_unwind(AssertUnwindSafe(call));
     // If no panic was under way and no panic has come out of this call, the mark is unchanged: calls within this call
     // have restored it.
-    if before.is_some() || (done.is_err() && !planted("process: a caller's panic stays foreign")) {
+    if before.is_some()
+        || (done.is_err()
+            && !planted("process: after a panic of the program, the library's panics count as the program's"))
+    {
         IS_FOREIGN.set(before.unwrap_or(false));
     }
     done

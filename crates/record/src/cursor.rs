@@ -116,7 +116,7 @@ impl<W: Walk> Cursor<W> {
     fn note_search(&mut self, found: bool) -> bool {
         if found {
             self.place = Place::On;
-        } else if planted("record: a cursor that finds no key moves behind the last key") {
+        } else if planted("record: a cursor that finds no key moves after the last key") {
             self.place = Place::AboveAll;
         }
         found

@@ -186,7 +186,7 @@ impl<'a> Access<'a> {
     /// Takes a lock. Waits while other transactions have it. The session holds no latch.
     #[inline]
     pub(crate) fn lock(&self, name: LockName, mode: Mode) -> Result<()> {
-        if name.kind == lock_names::KIND_RECORD && planted("record: records not locked") {
+        if name.kind == lock_names::KIND_RECORD && planted("record: records are not locked") {
             return Ok(());
         }
         let change = &self.pages.change;
@@ -223,7 +223,7 @@ impl<'a> Access<'a> {
     /// As [`Access::try_lock`], for the lock of a record or of its page.
     #[inline]
     pub(crate) fn try_record_lock(&self, name: LockName, mode: Mode) -> Result<Tried> {
-        if name.kind == lock_names::KIND_RECORD && planted("record: records not locked") {
+        if name.kind == lock_names::KIND_RECORD && planted("record: records are not locked") {
             return Ok(Tried::Granted);
         }
         self.try_lock(name, mode)

@@ -183,7 +183,7 @@ fn find_or_make(
                 found.info.pool = managers.buffers.add_pool(txn.session(), pool)?;
             }
             // The process that made the file may not have synced the name yet. A failed sync of the directory is final.
-            if !planted("record: new file's name not synced") {
+            if !planted("record: the name of a new file is not synced") {
                 let synced = directory.sync();
                 synced.inspect_err(|error| poison_after_sync(managers, error))?;
             }
@@ -214,7 +214,7 @@ fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
 
 /// Poisons the log after the failed sync of a name or of the register: a repeated sync may succeed without writing.
 fn poison_after_sync(managers: &Managers, error: &libtp_io::Error) {
-    if error.is_failed_sync() || planted("record: a process limit at a creation poisons the log") {
+    if error.is_failed_sync() || planted("record: a creation that meets a limit of its process poisons the log") {
         managers.log.poison();
     }
 }

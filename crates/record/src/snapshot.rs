@@ -149,7 +149,7 @@ impl<'a> SnapshotAccess<'a> {
 
     /// Checks that no version that the snapshot needs was removed from the page. Otherwise the snapshot is too old.
     fn check_removed(&self, deleter: Lsn) -> Result<()> {
-        if deleter < self.view().horizon() || planted("snapshot: a removed version counts as absent") {
+        if deleter < self.view().horizon() || planted("snapshot: a reader does not notice that a version was removed") {
             return Ok(());
         }
         let what = format!(
@@ -208,7 +208,7 @@ impl<'a> SnapshotAccess<'a> {
     /// been undone since.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
-        let is_early = planted("snapshot: a shortcut older than the snapshot is used");
+        let is_early = planted("snapshot: a snapshot uses shortcuts made between its LSN and its begin");
         let from = if is_early { self.view().lsn() } else { self.view().taken_at() };
         let found = managers.find_shortcut(name.hash(file), &name.bytes(file), from)?;
         let version = Version { lsn: found.lsn, flags: RecordFlags(found.flags), stored: found.stored };

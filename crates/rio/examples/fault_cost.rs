@@ -165,7 +165,7 @@ fn main() {
     let told = watch(on_disk, FEATURE_SIGBUS, USER_MODE_ONLY).map_or_else(|what| what, |_| "yes".into());
     println!("userfaultfd, a file in {directory}: {told}");
     ways.iter().for_each(|way| way.protect(way.base, BYTES));
-    println!("{:>24} {:>8} {:>8} {:>8}   us a page", "pages", 1, 16, 256);
+    println!("{:>24} {:>8} {:>8} {:>8}   us per page", "pages", 1, 16, 256);
     let mut table = vec![String::new(); ways.len()];
     for pages in [1, 16, 256] {
         for round in 0..ROUNDS {

@@ -43,11 +43,11 @@ mod measured {
 
     const ALL: [(What, &str); 6] = [
         (What::Stored, "stored by memcpy"),
-        (What::StoredBy32, "stored by 32 bytes"),
-        (What::LookedAt, "looked at"),
-        (What::Saved, "saved"),
-        (What::SavedAndStored, "saved, then stored by memcpy"),
-        (What::InTheCache, "saved where it is in the cache"),
+        (What::StoredBy32, "stored, 32 bytes at a time"),
+        (What::LookedAt, "read"),
+        (What::Saved, "copied to the log"),
+        (What::SavedAndStored, "copied to the log, then stored by memcpy"),
+        (What::InTheCache, "copied to the log from the cache"),
     ];
 
     #[target_feature(enable = "avx2")]

@@ -191,7 +191,11 @@ mod measured {
         let six = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<6>(words, known, nth, true));
         let twelve = |nth| (nth..nth + TIMES).for_each(|nth| eight_bytes::<12>(words, known, nth, true));
         let of_eight = quickest(ROUNDS, [&bare, &least, &three, &six, &twelve]);
-        for (what, ns) in ["bare", "before-image", "and 3 looked up", "6", "12"].iter().zip(of_eight) {
+        for (what, ns) in
+            ["bare", "before-image", "before-image, 3 reads", "before-image, 6 reads", "before-image, 12 reads"]
+                .iter()
+                .zip(of_eight)
+        {
             println!("8 bytes, {what}: {ns:.1}");
         }
         let work = |back| move |nth| (nth..nth + TIMES).for_each(|nth| five_ranges(words, nth, back));
@@ -201,12 +205,12 @@ mod measured {
         let of_five = quickest(ROUNDS / 10, [&not, &once, &together, &around, &summed, &sa, &each]);
         let whats = [
             "bare",
-            "written back",
-            "log together",
-            "log around the cache",
-            "log together, end with a sum",
-            "both around",
-            "log for each range",
+            "data written back",
+            "log written back once",
+            "log stored past the cache",
+            "log written back once, with a sum",
+            "log and sum stored past the cache",
+            "log written back for each range",
         ];
         for (what, ns) in whats.iter().zip(of_five) {
             println!("5 ranges, {what}: {ns:.0}");

@@ -2,8 +2,8 @@
 //! the break.
 //!
 //! Compiled in only with the feature `planted`, which only the test suites switch on; without it every call is the
-//! constant `false` and costs nothing. `LIBTP_PLANTED="log: flush not synced"` switches one bug on, in a process and in
-//! the processes that it starts. The list of names measures the suites: they must notice each bug.
+//! constant `false` and costs nothing. `LIBTP_PLANTED="log: a flush is not synced"` switches one bug on, in a process
+//! and in the processes that it starts. The list of names measures the suites: they must notice each bug.
 
 #[cfg(feature = "planted")]
 mod chosen {

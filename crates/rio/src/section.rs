@@ -59,7 +59,7 @@ impl Section<'_> {
     pub fn close(mut self) {
         self.doomed = None;
         failpoint("rio: before a section closes");
-        let start = if planted("rio: an inner section cuts the outer section's images") { 0 } else { self.start };
+        let start = if planted("rio: the end of an inner section discards all images") { 0 } else { self.start };
         self.undo.cut(start);
         failpoint("rio: a section has closed");
         self.undo.leave(self.depth);
@@ -136,7 +136,7 @@ impl Drop for Section<'_> {
         if planted("rio: a panic closes the section") {
             self.undo.cut(self.start);
             self.undo.leave(self.depth);
-        } else if !planted("rio: a section is dropped before its session is doomed") {
+        } else if !planted("rio: the drop of an open section does not doom its session") {
             doomed.set(true);
         }
     }

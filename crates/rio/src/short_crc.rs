@@ -5,7 +5,7 @@
 //! The `unsafe` is a call of a function that needs an instruction of the processor. The call comes only after a check
 //! that the processor has the instruction.
 
-/// The greatest length that is summed word by word. Longer input is summed faster in several parts at once.
+/// The greatest length that is summed word by word. For longer input, code that sums several parts at once is faster.
 const BYTES_MAX: usize = 1024;
 
 /// Continues a CRC-32C: `crc` is the checksum of earlier bytes (zero for none), and the result is the checksum of the

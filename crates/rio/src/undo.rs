@@ -261,7 +261,7 @@ impl Undo {
             first.init(header(place, old.len()));
         }
         // The zero is stored even if it is there already: a load would cost more.
-        if planted("undo: no zero behind the last record") {
+        if planted("undo: no zero is stored after the last record") {
             copy_image(&image[..image.len() - 1], old);
         } else {
             copy_image_and_zero(image, old);

@@ -72,8 +72,8 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Adds `bytes` to the log space that the undo of the transaction needs. Space that was reserved, but not used by a
-    /// record, is not added.
+    /// Adds `bytes`, the log space for the undo of one log record, to the log space that the undo of the transaction
+    /// needs. Space that was reserved for the undo of a record, and for which no record was logged, does not count.
     #[inline]
     pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
         self.set_undo_bytes(managers, self.slot().undo_bytes.get() + bytes);

@@ -151,7 +151,7 @@ impl Change<'_> {
     /// As [`Change::apply`].
     pub fn compensate(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let mut whole = Vec::with_capacity(8 + body.len());
-        let undo_next = if planted("txn: compensation undone again") { self.txn.last_lsn() } else { undo_next };
+        let undo_next = if planted("txn: compensation records are undone") { self.txn.last_lsn() } else { undo_next };
         whole.extend_from_slice(&undo_next.raw().to_le_bytes());
         whole.extend_from_slice(body);
         let entry = Entry { kind, flags: CLR_FLAG, txn: self.txn.id(), prev: self.txn.last_lsn() };
@@ -210,7 +210,7 @@ impl Change<'_> {
         redo: impl Fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> std::result::Result<(), Damage>,
     ) -> Lsn {
         let managers = self.managers;
-        for page in pages.iter_mut().filter(|_| !planted("txn: changed page not marked dirty")) {
+        for page in pages.iter_mut().filter(|_| !planted("txn: a changed page is not marked dirty")) {
             page.mark_dirty_with(|| managers.log.tail());
             failpoint("change: one page marked dirty");
         }
@@ -244,7 +244,7 @@ impl Change<'_> {
                 self.refused(entry.kind, &damage);
             }
             failpoint("change: page changed, LSN old");
-            if !planted("txn: page LSN not set") {
+            if !planted("txn: the page LSN is not set") {
                 page.set_lsn(lsn);
             }
         }
@@ -283,7 +283,9 @@ impl<'l> Logged<'l> {
     fn log(self, managers: &Managers, session: &Session, entry: &Entry) -> (Lsn, &'l [u8]) {
         match self {
             Logged::Buffer(buffer) => (managers.log.log_buffer(session, entry, buffer), buffer.body()),
-            Logged::Slices { body, .. } if entry.flags & CLR_FLAG != 0 && planted("txn: compensation not logged") => {
+            Logged::Slices { body, .. }
+                if entry.flags & CLR_FLAG != 0 && planted("txn: compensation records are not logged") =>
+            {
                 (entry.prev, body)
             }
             Logged::Slices { logged, body } => (managers.log.log_entry(session, entry, &[logged]), body),

@@ -116,7 +116,7 @@ impl Managers {
         }
         // The open outcomes are read after the transactions: if a transaction has ended in between, its outcomes are
         // among the open outcomes.
-        let open = match planted("txn: checkpoints drop open segments of committed transactions") {
+        let open = match planted("txn: checkpoints omit the segments of committed transactions") {
             true => Vec::new(),
             false => self.open_outcomes(session),
         };

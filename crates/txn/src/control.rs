@@ -29,12 +29,12 @@ pub struct Checkpointed {
     pub redo_point: Lsn,
     /// The LSN below which the log is not needed any more.
     pub keep_from: Lsn,
-    /// The LSN from which on a restart needs the log. Log that is kept for other purposes may begin earlier.
+    /// A restart needs the log from this LSN on. Log that is kept for other purposes may begin earlier.
     pub restart_from: Lsn,
 }
 
 impl Managers {
-    /// Writes the place where a restart would begin to the control file.
+    /// Writes to the control file the place where a restart would begin.
     ///
     /// # Errors
     /// The control file cannot be written or synced: its earlier contents stay in force.
@@ -49,7 +49,11 @@ impl Managers {
             words.rio &= !clean;
             words.relaxed &= !clean;
             words.unresolved = unresolved;
-            let kept = if planted("txn: incarnations of kept log are dropped") { taken.keep_from } else { kept };
+            let kept = if planted("txn: the control file drops incarnations whose log is kept") {
+                taken.keep_from
+            } else {
+                kept
+            };
             words.incarnations.forget_below(taken.keep_from.min(kept));
         })
     }

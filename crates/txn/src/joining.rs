@@ -73,7 +73,7 @@ impl Managers {
             session.mark_dead();
             return session;
         }
-        if !planted("snapshot: the pin of a dead session stays") {
+        if !planted("snapshot: the pin of a dead session is not removed") {
             slot.unpin_all();
         }
         failpoint("txn: about to leave");

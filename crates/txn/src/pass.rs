@@ -89,7 +89,7 @@ impl Managers {
         self.locks.adopt_locker(&session, locker);
         // A session that takes an intent lock also reads facts that stay true while it has the lock
         // (`record/indices.rs`). This session has not read them, so it must not keep the lock.
-        if !planted("pass: intent locks stay kept after a takeover") {
+        if !planted("pass: a takeover keeps the intent locks for later transactions") {
             self.locks.unkeep_all(&session, locker);
         }
         failpoint("pass: taken over, still offered");

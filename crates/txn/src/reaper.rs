@@ -249,7 +249,7 @@ impl Managers {
         let lsn = Lsn::new(noted.lsn);
         let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
-        if !planted("txn: repair does not redo the noted record") {
+        if !planted("txn: repair does not redo the last append of the dead session") {
             // The redo uses the dead session's undo log: if this session dies here, the repair of the dead session
             // rolls the stores back. This session's undo log would do as well, because a dead repairer is repaired
             // before the session that it repaired.
@@ -269,7 +269,7 @@ impl Managers {
                 slot.first_lsn.init(lsn);
             }
             failpoint("repair: redone, not the transaction's last");
-            if !planted("txn: repair does not make the noted record the last") {
+            if !planted("txn: repair does not make the redone record the last record of its transaction") {
                 slot.last_lsn.fetch_max(lsn);
             }
         }
@@ -304,7 +304,7 @@ impl Managers {
         if !dead_session.is_let_go() {
             return Ok(());
         }
-        if !planted("txn: repair does not release the frame in hand early")
+        if !planted("txn: repair rolls transactions back before it releases the frame in hand")
             && !self.buffers.repair_hand(by, &dead_session)
         {
             return Ok(());
@@ -341,7 +341,7 @@ impl Managers {
             return Ok(());
         }
         failpoint("repair: no transaction left, lockers left");
-        if !planted("txn: spare lockers of a dead session stay") {
+        if !planted("txn: spare lockers of a dead session are not freed") {
             self.free_spare_lockers(by, dead_session.id());
         }
         if self.buffers.repair_frames(by, &dead_session) {
@@ -398,7 +398,7 @@ impl Managers {
                     self.txns.header.last_commit.fetch_max(last);
                 }
                 if kind == Some(COMMIT) {
-                    let has_memory = !planted("txn: the reaper drops segments of a committed dead session");
+                    let has_memory = !planted("txn: the reaper forgets the segments of a committed transaction");
                     let commit = (session.id(), session.slot().first_lsn.get(), last);
                     self.complete_commit(session.session(), session.slot(), commit, has_memory)?;
                 }

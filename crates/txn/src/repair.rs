@@ -51,7 +51,7 @@ impl Managers {
         dead.forget_unpublished(self.log.tail().raw());
         let mut noted: Vec<(u64, u64)> = dead.appends().iter().map(|note| (note.lsn, note.txn)).collect();
         noted.sort_unstable();
-        if planted("buffer: a repair alone writes pages before the noted records are redone") {
+        if planted("buffer: a lone repairer writes pages before it has redone the last appends") {
             self.buffers.all_repeated();
             self.buffers.write_all(session.session())?;
         }
@@ -103,7 +103,7 @@ impl Managers {
             let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
             if kind == COMMIT {
-                let has_memory = !planted("txn: repair drops open segments of a committed transaction");
+                let has_memory = !planted("txn: repair forgets the segments of a committed transaction");
                 self.complete_commit(session.session(), slot, (id, first, last), has_memory)?;
             }
             if is_over {
@@ -134,7 +134,7 @@ impl Managers {
     fn free_slot(&self, session: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
         slot.forget_segments();
-        if !planted("snapshot: the pin of a dead session stays") {
+        if !planted("snapshot: the pin of a dead session is not removed") {
             slot.unpin_all();
         }
         failpoint("alone: slot about to be idle");

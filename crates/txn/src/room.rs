@@ -75,7 +75,7 @@ impl Managers {
     /// # Errors
     /// As [`Managers::checkpoint`].
     pub fn free_log(&self, txn: &TxnSession) -> Result<bool> {
-        if planted("txn: a full log takes no checkpoint") {
+        if planted("txn: no checkpoint is taken when the log is full") {
             return Ok(false);
         }
         let role = &self.txns.header.checkpointer;

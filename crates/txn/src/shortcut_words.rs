@@ -197,7 +197,7 @@ impl Shortcut {
         let edition = self.edition.load();
         let (place, lsn, lengths) = (self.place.load(), self.lsn.load(), self.lengths.load());
         let (name_bytes, stored_bytes) = (sixteen_bits(lengths, 0), sixteen_bits(lengths, 2));
-        if place < from && !planted("snapshot: a shortcut from an earlier place is used") {
+        if place < from && !planted("snapshot: a snapshot uses shortcuts of any age") {
             return None;
         }
         if name_bytes != name.len() || place == Lsn::NONE || name_bytes + stored_bytes > words.len() * 8 {

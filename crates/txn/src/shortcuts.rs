@@ -74,7 +74,7 @@ impl Managers {
         version: impl FnOnce() -> OldVersion,
     ) {
         let pinned_to = self.txns.header.pinned_to.get();
-        if planted("snapshot: readers leave no shortcuts") {
+        if planted("snapshot: writers make no shortcuts") {
             return;
         }
         let Some(Set { set, words }) = self.txns.shortcuts.set_for(hash, bytes) else { return };

@@ -329,7 +329,7 @@ impl Managers {
         // the place of this snapshot is read after the place that the reclaiming session has read.
         fence(Ordering::SeqCst);
         let view = self.view().inspect_err(|_| slot.unpin())?;
-        failpoint("snapshot: taken, pinned for more");
+        failpoint("snapshot: taken, pin lower than needed");
         slot.pinned_lsn.init(view.lsn);
         slot.pinned_horizon.publish(view.horizon);
         if is_late {
@@ -420,7 +420,7 @@ impl Managers {
     /// older version of a record whose version is below this LSN, and no snapshot needs a ghost below it. Takes no
     /// latch and does not wait. Returns `Lsn::NONE` if the LSN is not known at this moment.
     pub fn reclaim_horizon(&self) -> Lsn {
-        if planted("snapshot: ghosts are removed under a snapshot") {
+        if planted("snapshot: ghosts that a snapshot needs are removed") {
             return Lsn::new(u64::MAX);
         }
         // A ghost stays until its deletion is sure: by the ghost a reader knows that it has to wait.

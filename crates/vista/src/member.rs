@@ -260,7 +260,7 @@ impl Member {
         let is_said = self.header.ending.get() == self.header.txn.get();
         // No decision matters for a transaction that has stored nothing.
         let is_new = decision != self.followed() && (is_said || self.segment.undo.has_saved());
-        if is_new && !is_said && !planted("vista: a decision is noted after its application") {
+        if is_new && !is_said && !planted("vista: a decision is recorded only after its application") {
             self.header.ending_incarnation.init(decision.incarnation);
             self.header.ending_lsn.init(decision.lsn);
             failpoint("member: decision known, not noted");
@@ -278,7 +278,7 @@ impl Member {
     /// If we die here: while the log has images, the next process does this again. Once the log is empty, the
     /// transaction counts as a transaction that has stored nothing.
     fn undo_unfinished(&self) {
-        if self.header.ending.get() != 0 && !planted("vista: a rollback keeps the noted decision") {
+        if self.header.ending.get() != 0 && !planted("vista: a rollback does not clear the recorded decision") {
             self.header.ending.publish(0);
             self.make_safe();
         }

@@ -24,7 +24,7 @@ pub(super) const POINTS: &[Failpoint] = &[
     work("buffer: frame in the table, loading"),
     work("buffer: page read, still loading"),
     work("buffer: page settled, still pinned"),
-    work("buffer: frame made out for a page"),
+    work("buffer: frame assigned to a page"),
     work("buffer: loading, pinned, not in the table"),
     work("buffer: page read, not resident"),
     work("buffer: resident, still in hand"),

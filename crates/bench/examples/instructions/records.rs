@@ -64,7 +64,7 @@ fn reads(paths: &Paths, env: &Env, tree: &Db, hash: &Db) {
         walked.unwrap();
         assert_eq!(count, 4);
     });
-    paths.run("scan of a snapshot, a record", RECORDS, 4, &mut || {
+    paths.run("scan of a snapshot, per record", RECORDS, 4, &mut || {
         let mut count = 0;
         let mut cursor = tree.cursor(&snapshot);
         let walked = cursor.for_each(|key, value| {
@@ -74,7 +74,7 @@ fn reads(paths: &Paths, env: &Env, tree: &Db, hash: &Db) {
         walked.unwrap();
         assert_eq!(count, RECORDS);
     });
-    paths.run("cursor, a record (100 in a transaction)", 100, TXNS / CALLS, &mut || {
+    paths.run("cursor, per record (100 in a transaction)", 100, TXNS / CALLS, &mut || {
         let txn = env.begin().unwrap();
         let mut cursor = tree.cursor(&txn);
         let mut pair = cursor.seek(&random.below(RECORDS - 100).to_be_bytes()).unwrap();
@@ -89,12 +89,12 @@ fn reads(paths: &Paths, env: &Env, tree: &Db, hash: &Db) {
 
 fn changes(paths: &Paths, env: &Env, tree: &Db) {
     let mut random = Random::default();
-    in_txns(paths, "update of 8 bytes", env, |txn| {
+    in_txns(paths, "update_with, 8 bytes", env, |txn| {
         let key = random.below(RECORDS).to_be_bytes();
         let fresh = random.draw().to_le_bytes();
         tree.update_with(txn, &key, |value| value[..8].copy_from_slice(&fresh)).unwrap().unwrap();
     });
-    in_txns(paths, "update of a part of 8 bytes", env, |txn| {
+    in_txns(paths, "update_part, 8 bytes", env, |txn| {
         let key = random.below(RECORDS).to_be_bytes();
         assert!(tree.update_part(txn, &key, 0, &random.draw().to_le_bytes()).unwrap());
     });
@@ -109,7 +109,7 @@ fn changes(paths: &Paths, env: &Env, tree: &Db) {
         tree.put(txn, &next.to_be_bytes(), &VALUE).unwrap();
         next += 1;
     });
-    in_txns(paths, "insert, anywhere", env, |txn| {
+    in_txns(paths, "insert, random key", env, |txn| {
         let key = [&random.below(RECORDS).to_be_bytes()[..], &random.draw().to_be_bytes()].concat();
         tree.put(txn, &key, &VALUE).unwrap();
     });

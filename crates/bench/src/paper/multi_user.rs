@@ -123,7 +123,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     series.extend(refused);
     paper.figures.push(Figure {
         id: "libtp-9".into(),
-        title: "Deadlock victims of 1,000 transactions".into(),
+        title: "Deadlock victims per 1,000 transactions".into(),
         paper: "LIBTP figure 9 (5.1.2): aborts of TPC-B by the multiprogramming level, on the small bank and on the large bank; the detector \
                 wakes once a second. The text says that the curve of LARGE rises faster than the curve of SMALL. The text has no values."
             .into(),
@@ -133,7 +133,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
                the disk limited the paper's large bank."
             .into(),
         x: Axis::logarithmic("processes"),
-        y: Axis::linear("aborts of 1,000 transactions"),
+        y: Axis::linear("aborts per 1,000 transactions"),
         series,
         notes: Vec::new(),
     });
@@ -144,9 +144,9 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
 pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
     let lines = [
-        Line::new("none in reverse", libtp()),
-        Line::new("one of 16 in reverse", Contender { reversing_one_in: 16, ..libtp() }),
-        Line::new("all read first", Contender { reads_first: true, ..libtp() }),
+        Line::new("no transfer in reverse order", libtp()),
+        Line::new("1 of 16 transfers in reverse order", Contender { reversing_one_in: 16, ..libtp() }),
+        Line::new("each balance read first", Contender { reads_first: true, ..libtp() }),
     ];
     let victims = Beside::keeping(|done| Some(done.aborts_per_1000));
     let series = by_processes(paper, "libtp-deadlocks", &lines, Scale::with_branches(1000, 4), false, &victims)?;
@@ -166,10 +166,10 @@ pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
         &figure,
         Described {
             suffix: "victims",
-            title: "Victims of 1,000 transactions",
+            title: "Victims per 1,000 transactions",
             paper: "LIBTP figure 9 has the victims for the paper's order of locks.",
             here: "The aborts of the transactions in the figure above.",
-            y: Axis::linear("aborts of 1,000 transactions"),
+            y: Axis::linear("aborts per 1,000 transactions"),
         },
     );
     paper.figures.extend([figure, victims]);

@@ -65,7 +65,7 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
                System V semaphore that no other process uses, as in the paper's runs of one user. In each round a slice with the calls and a slice \
                without them follow each other, by the same program. Here the two directories are on one disk."
             .into(),
-        x: Axis::linear("latches are"),
+        x: Axis::linear("kind of latch"),
         y: Axis::linear("percent of the rate in user space"),
         series,
         notes,

@@ -74,7 +74,9 @@ impl Files {
     /// and its number may now belong to a file of the program. Returns whether the file was forgotten. The next use
     /// opens the file again.
     pub(crate) fn forget_foreign(&self, opened: &OpenFile) -> bool {
-        if !is_foreign(&*opened.file, &opened.identity) || planted("buffer: pages go into files of the program") {
+        if !is_foreign(&*opened.file, &opened.identity)
+            || planted("buffer: pages are written into files of the program")
+        {
             return false;
         }
         tracing::warn!(

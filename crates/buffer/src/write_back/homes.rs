@@ -16,7 +16,7 @@ use crate::page_header::page_lsn;
 use crate::{BufferManager, Error, FileId, Result};
 
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
-pub(super) const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
+pub(super) const LOG_NOT_FORCED: &str = "buffer: the log is not forced before pages are written";
 
 /// The pages of a batch that must be written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl BufferManager {
         let _homes = HomeWrites::begin(self);
         let (homes, mut away) = self.write_homes(session, flushed, batch, wanted)?;
         failpoint("buffer: homes written, not synced");
-        for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
+        for home in homes.values().filter(|_| !planted("buffer: pages written home are not synced")) {
             home.file.sync().map_err(|error| self.sync_fault(error))?;
         }
         // Checked after the sync: the pages are in the file with the database's name, and not in a file of the program.

@@ -19,7 +19,7 @@ const WRITES_IN_BROKEN: &str = "buffer: a session writes pages in a broken regio
 /// a running write, but only for a limited time. A sync may take longer, and the writes after it would then write pages
 /// of the old region (PROTOCOLS D13).
 pub(super) fn leave_given_up(session: &Session) {
-    if !planted(WRITES_IN_BROKEN) && !planted("buffer: a writer goes on in a broken region after a long sync") {
+    if !planted(WRITES_IN_BROKEN) && !planted("buffer: after a long sync, a writer continues in a broken region") {
         session.leave_if_broken();
     }
 }
@@ -90,7 +90,7 @@ impl BufferManager {
             session.leave_if_broken();
         }
         failpoint("buffer: became the writer");
-        if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
+        if is_dead && !self.is_failed() && !planted("buffer: the claims of a dead writer are not undone") {
             // Only the writer has claims. If this session dies while it cancels them, the next writer continues.
             let shelves = self.pools.shelves();
             let claimed =

@@ -162,7 +162,7 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
             tracing::warn!(%error, "the backup's filesystem has no file locks: nothing prevents a second backup to the same directory");
             true
         });
-        if !is_alone && !planted("libtp: two backups run into one directory") {
+        if !is_alone && !planted("libtp: two backups write to one directory at once") {
             return Err(refused(
                 to,
                 "another backup to it is running; nothing was changed. Wait for the end of that backup",
@@ -332,7 +332,7 @@ impl<'e> Copying<'e> {
         failpoint("backup: log copied, no manifest");
         to.sync()?;
         manifest.write(to.as_ref())?;
-        failpoint("backup: done, called unfinished");
+        failpoint("backup: done, still marked as unfinished");
         to.remove(BACKING_UP)?;
         to.sync()?;
         let file_bytes = manifest.files.iter().map(|file| file.bytes).sum();

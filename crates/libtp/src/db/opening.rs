@@ -106,7 +106,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
 /// because the holder may be stopped.
 fn wait_for_name(wait: Wait) -> Wait {
     match wait {
-        _ if planted("libtp: a wait for a name has no bound") => Wait::Forever,
+        _ if planted("libtp: the wait for the name of a database has no bound") => Wait::Forever,
         Wait::For(longest) if !OpenHere::any() => Wait::For(longest.max(NAME_PATIENCE)),
         _ => Wait::For(NAME_PATIENCE),
     }

@@ -460,7 +460,7 @@ impl PreparedFiles for Group {
     }
 
     fn finish(self: Box<Self>, env: &Arc<Inner>) -> Result<()> {
-        failpoint("files: committed, none in its place");
+        failpoint("files: committed, no file in its place");
         self.needless.iter().for_each(|path| finish::remove_temporary(&self.door, path));
         if self.rows.is_empty() {
             return Ok(());

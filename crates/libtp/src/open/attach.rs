@@ -389,7 +389,7 @@ impl Opening<'_> {
         }
         managers.leave(txn);
         managers.processes.set_rebuild_count(rebuilds);
-        failpoint("restart: left, region not ready");
+        failpoint("restart: session left, region not ready");
         self.set_ready(&region, lasting)?;
         // The note of a clean close may be outdated: the process that closed the environment may have died before it
         // removed the memory, and other processes may have used that memory since.

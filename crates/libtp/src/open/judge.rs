@@ -69,7 +69,7 @@ impl Judge {
     /// `Environment`, naming the process at the door, if that process is stopped, or if for a long time no check has
     /// seen it running.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
-        if planted("libtp: a wait for the door checks no holder") {
+        if planted("libtp: the wait for the door does not check the process at the door") {
             self.file.lock(DOOR, LockMode::Exclusive, true)?;
             return Ok(self.come());
         }

@@ -465,7 +465,7 @@ fn name_of_any(identity: &Identity) -> String {
 pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
     // The maker of a region halves `RESERVE_BYTES` as often as necessary: any other value comes from a wild store.
-    if reserve.is_power_of_two() && !planted("libtp: a rebuild takes the size that its maker can map") {
+    if reserve.is_power_of_two() && !planted("libtp: a rebuilt region is as large as its maker can map") {
         reserve.min(RESERVE_BYTES)
     } else {
         RESERVE_BYTES

@@ -146,7 +146,7 @@ impl Opening<'_> {
     /// Notes in an unused region what its memory survives, if that has changed.
     pub(crate) fn note_lasting(&self, region: &Region) -> Result<()> {
         let lasting = self.platform.lasting(region, self.settings.region_survives);
-        let is_noted = planted("libtp: a changed setting of surviving memory is not noted");
+        let is_noted = planted("libtp: the region does not record a changed setting of surviving memory");
         if lasting != libtp_log::lasting_of(region) && !is_noted {
             region.set_lasting(lasting);
             libtp_log::note_lasting(region, lasting);

@@ -321,7 +321,7 @@ pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> 
 ///
 /// Does nothing if the environment itself was removed, because then there is nothing to rebuild.
 fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
-    if !managers.region.has_lost_name() || planted("libtp: sessions go on in removed memory") {
+    if !managers.region.has_lost_name() || planted("libtp: sessions continue in memory whose file was removed") {
         return Ok(false);
     }
     let Some(env) = Visit::begin(env) else { return Ok(false) };

@@ -176,7 +176,7 @@ impl Generation {
     // Always inlined, with the functions that it calls: the result then needs no room in memory.
     #[inline(always)]
     pub(crate) fn guarded_here<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        if txn.session().is_dead() && !planted("libtp: a transaction whose session is dead goes on") {
+        if txn.session().is_dead() && !planted("libtp: calls of a transaction whose session is dead are accepted") {
             return Err(self.refusal());
         }
         caught(work).map_err(|end| {

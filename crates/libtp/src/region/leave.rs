@@ -51,7 +51,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     }
     failpoint("leave: at the door");
     let left = ended.and_then(|()| close_if_last(&door, managers, platform));
-    if !planted("libtp: spare sessions outlive the seat") {
+    if !planted("libtp: spare sessions are not dropped before the seat is released") {
         managers.drop_spares();
     }
     failpoint("leave: left, seat still taken");
@@ -103,8 +103,8 @@ fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
 /// Closes the environment if this is the last process. Waits for no process: no other living process is attached.
 fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
     // A seat that a child of a dead process still locks counts as a process, too. If this process removed the region,
-    // the next opening could not distinguish that seat from the seat of a process whose shared memory the opening does
-    // not see.
+    // the next opening would find a locked seat and no region. It could not tell whether a living process uses shared
+    // memory that the opening cannot see.
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! Begins a life of the shared memory, begins the next life after broken memory, and ends the last life.
+//! The lives of the shared memory: starts the threads of a life, begins the next life if the memory is broken, and ends
+//! the last life.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -138,13 +139,13 @@ impl Inner {
         Ok(generation)
     }
 
-    /// Returns `Ok` if the log of the next life has the commit record at `lsn`, of a transaction of the ended life
-    /// `number`. Returns `Ok` for `Lsn::NONE`, too: a transaction with this LSN changed nothing and read no commit, so
-    /// it depends on no commit record.
+    /// Returns `Ok` if the log of the next life has the commit record that a transaction of the ended life `number`
+    /// wrote at `lsn`. Returns `Ok` for `Lsn::NONE`, too: a transaction with this LSN changed nothing and read no
+    /// commit, so it depends on no commit record.
     ///
     /// # Errors
-    /// `Rebuilt` if the log does not have the record; `OutcomeUnknown` if it is unknown whether the log has the record,
-    /// also while there is no next life.
+    /// `Rebuilt` if the log does not have the record. `OutcomeUnknown` if the handle does not know whether the log has
+    /// the record, or cannot begin the next life.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
         if lsn == Lsn::NONE {
             return Ok(());

@@ -22,7 +22,7 @@ impl Inner {
         }
         let is_over = |idle: &Seated| {
             idle.generation.managers.region.is_broken()
-                && !planted("libtp: a session of memory that was given up is taken")
+                && !planted("libtp: a pooled session of abandoned memory is used")
         };
         match self.present.at_hand.take() {
             Some(idle) if !is_over(&idle) => {

@@ -165,8 +165,8 @@ impl Txn<'_> {
         };
         session.note_answer(&generation.managers, waits_for);
         // PROTOCOLS D13: checked after the commit record was published.
-        let is_given_up = generation.managers.region.is_broken()
-            && !planted("libtp: a commit into memory that was given up is answered");
+        let is_given_up =
+            generation.managers.region.is_broken() && !planted("libtp: a commit in abandoned memory is answered");
         let has_more = self.extras.get().is_some() || session.has_notes_for_later();
         if is_given_up || has_more || failed.is_some() {
             return self.answer_late(seat, committed, durability, is_given_up, failed);

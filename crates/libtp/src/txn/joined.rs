@@ -232,7 +232,7 @@ impl Joining<'_> {
         let (managers, session) = (&self.generation.managers, self.txn.session());
         managers.locks.lock(session, self.txn.locker(), segment_lock(self.segment.number), Mode::X, self.txn.wait())?;
         failpoint("join: segment locked");
-        if !planted("libtp: a segment is joined without its row") {
+        if !planted("libtp: a segment is joined without a row in the table of outcomes") {
             self.segment.keep_row(managers, session)?;
         }
         let begun = Instant::now();
@@ -269,7 +269,7 @@ impl Joining<'_> {
         }
         self.check_followed(member.followed())?;
         managers.close_outcomes(self.txn.session(), self.segment.number);
-        failpoint("join: nothing open, not begun");
+        failpoint("join: outcomes closed, segment not noted");
         // The segment is noted only now, because a commit record that names the segment states that the segment has the
         // outcomes of all earlier transactions.
         self.txn.note_segment(self.segment.number)?;

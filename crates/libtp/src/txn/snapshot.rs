@@ -147,9 +147,7 @@ impl<'e> Snapshot<'e> {
             }
             self.shown.note_on_disk();
         }
-        match generation.managers.region.is_broken()
-            && !planted("libtp: a snapshot of memory that was given up is read")
-        {
+        match generation.managers.region.is_broken() && !planted("libtp: a snapshot of abandoned memory is read") {
             true => Err(Error::Rebuilt),
             false => Ok(()),
         }

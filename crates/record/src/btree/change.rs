@@ -267,7 +267,7 @@ impl<'a> Access<'a> {
     /// Frees the pages of a long value whose record was not changed.
     #[cold]
     fn give_back(&self, mark: Mark) -> Result<()> {
-        if planted("record: a long value stays though its record was refused") {
+        if planted("record: pages of a long value stay allocated although its record was refused") {
             return Ok(());
         }
         Ok(self.pages.change.txn.undo_since(self.pages.change.managers, mark)?)
@@ -381,7 +381,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         let is_settled = |record: &Record<'_>| {
             let is_old =
                 record.lsn < ghosts::first_own_lsn(&self.access) && ghosts::is_seen_by_all(&self.access, record.lsn);
-            is_old || planted("record: replaced chain freed at once")
+            is_old || planted("record: a replaced chain is freed at once")
         };
         // Once the new value is written, the older chain cannot be dropped first: the new chain names the chain that it
         // replaces.

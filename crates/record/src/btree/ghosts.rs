@@ -68,7 +68,7 @@ pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
 /// Returns whether no rollback can need an earlier state of the record.
 fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
     let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
-    (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
+    (record.lsn < own && !is_locked) || planted("record: locked ghosts are removed")
 }
 
 /// Returns an action for each slot of a leaf that has a removable ghost or removable slack, and the highest LSN of a

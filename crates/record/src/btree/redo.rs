@@ -324,7 +324,7 @@ pub fn split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
 }
 
 pub(super) fn set_left(page: &mut PageMut<'_, '_>, left: u32) -> Redone {
-    if planted("record: left link of the old neighbour not set") {
+    if planted("record: the left link of the old right neighbour is not set") {
         return Ok(());
     }
     let mut header = *node_of(page)?.header();
@@ -386,7 +386,7 @@ pub fn post(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> 
     match role {
         0 => {
             let mut header = *node_of(page)?.header();
-            if !planted("record: incomplete mark not cleared") {
+            if !planted("record: the mark of an incomplete split is not cleared") {
                 header.flags = (header.flags.get() & !Flags::INCOMPLETE).into();
             }
             store_header(page, header);
@@ -536,7 +536,7 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             // Older versions of the record led to the freed pages. Because of the page's deleter LSN, a snapshot's read
             // that needs those versions fails.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);
-            if !planted("record: a freed chain leaves no mark of removed versions") {
+            if !planted("record: the release of a chain sets no mark of removed versions") {
                 page_header::set_deleter_lsn(page, deleter);
             }
             Ok(())

@@ -294,7 +294,7 @@ impl<'a> BtreeWalk<'a> {
         self.access.reserve_lock()?;
         // While the page's LSN is unchanged, the page is a leaf of this tree.
         let Some(leaf) = self.access.pages.shared_now(here.page, 0, false) else { return Ok(false) };
-        if leaf.lsn() != here.lsn && !planted("record: a cursor steps on over a changed page") {
+        if leaf.lsn() != here.lsn && !planted("record: a cursor continues on a page that has changed") {
             return Ok(false);
         }
         let Some(node) = Node::over(&leaf) else { return Ok(false) };
@@ -554,7 +554,7 @@ impl<'a> BtreeWalk<'a> {
         if granularity != Some(Granularity::Record) {
             return Ok(Attempt::End);
         }
-        if self.range.high().is_some() && planted("record: the end of a range not locked") {
+        if self.range.high().is_some() && planted("record: the end of a range is not locked") {
             return Ok(Attempt::End);
         }
         let new = crossed && !self.has_locked(gap);

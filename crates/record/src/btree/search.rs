@@ -57,7 +57,7 @@ fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) 
     if node.is_deleted() {
         return Ok(Step::Again);
     }
-    if node.belongs_right(key) && !planted("record: high key ignored") {
+    if node.belongs_right(key) && !planted("record: a search ignores high keys") {
         let right = node.right().ok_or_else(|| pages.corrupt(number, "it has a high key and no right link"))?;
         return Ok(Step::Right(right, node.is_incomplete()));
     }
@@ -232,7 +232,7 @@ pub(crate) fn leaf_exclusive_to_change<'a>(
 fn is_last_leaf_for(page: &[u8], key: &[u8]) -> bool {
     Node::over(page).is_some_and(|node| {
         let is_last = node.is_leaf() && !node.is_deleted() && node.right().is_none();
-        let is_last = is_last || planted("record: the last leaf is not looked at");
+        let is_last = is_last || planted("record: any page counts as the last leaf");
         is_last && !Frame::may_be_cut(node.low(), node.page_bytes()) && is_not_below(key, node.low())
     })
 }
@@ -301,7 +301,7 @@ fn child_now(pages: &Pages<'_>, number: u32, level: u8, key: &[u8]) -> Option<(u
 
 #[inline(always)]
 fn is_on_way(node: &Node<'_>, key: &[u8]) -> bool {
-    !node.is_deleted() && (!node.belongs_right(key) || planted("record: high key ignored"))
+    !node.is_deleted() && (!node.belongs_right(key) || planted("record: a search ignores high keys"))
 }
 
 #[cold]

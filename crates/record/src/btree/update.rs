@@ -32,7 +32,7 @@ impl Access<'_> {
         let page: &[u8] = &leaf;
         // A page with the same LSN has the same bytes: each change of a page stores another LSN.
         let is_as_it_was = page_lsn(page) == place.page_lsn && place.page_lsn != Lsn::NONE;
-        if !is_as_it_was && !planted("record: a record is changed in its earlier place on a leaf that has changed") {
+        if !is_as_it_was && !planted("record: a record is changed at its old place although its leaf has changed") {
             return Ok(false);
         }
         let seat = place.seat;

@@ -1,4 +1,4 @@
-//! The hash file's part of a put (../btree/change.rs): how the loop of puts latches, searches and changes a bucket.
+//! The hash file's part of a put (../btree/change.rs): how the loop of a put latches, searches and changes a bucket.
 //!
 //! An insertion also locks the gap that it enters. A hash file has no neighbouring keys, so a gap is a part of the
 //! space of hashes (`scan`). A transaction that has scanned a gap has locked it. An insertion locks the gap in `IX` for

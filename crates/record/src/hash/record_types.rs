@@ -14,7 +14,8 @@ use crate::page::free_pages::META_PAGE;
 
 fn split_pages(r: &Split) -> [u32; 3] {
     let meta = if r.page_count.get() == 0 { 0 } else { META_PAGE };
-    let new = if planted("record: new bucket not in the log record") { 0 } else { r.new.get() };
+    let new =
+        if planted("record: the log record of a bucket split does not list the new bucket") { 0 } else { r.new.get() };
     [new, r.header.get(), meta]
 }
 

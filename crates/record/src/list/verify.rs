@@ -60,7 +60,8 @@ impl Counting<'_, '_> {
     /// Compares a node with the expected count and, if it is known, the expected level.
     fn node(&mut self, id: u64, level: Option<u8>, count: u64) -> Result<()> {
         if !self.nodes.insert(id) {
-            self.findings.push(format!("two nodes or two places of a node lead to node {id} of the list"));
+            self.findings
+                .push(format!("node {id} of the list is a child twice: of two nodes, or of one node in two places"));
             return Ok(());
         }
         let Some(bytes) = self.read(&node_key(id))? else {

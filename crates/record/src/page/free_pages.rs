@@ -69,7 +69,7 @@ fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut Meta)) -> Result<(), D
 pub fn set_allocated(page: &mut PageMut<'_, '_>, free_head: u32, page_count: u32) -> Result<(), Damage> {
     set(page, |meta| {
         meta.free_head = free_head.into();
-        if !planted("record: page taken and still counted as free") {
+        if !planted("record: the count of allocated pages is not raised") {
             meta.page_count = page_count.into();
         }
     })

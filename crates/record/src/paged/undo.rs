@@ -38,7 +38,10 @@ fn by_bytes(pages: &Pages<'_>, parsed: &Parsed<'_>, logged: &RecordRef<'_>) -> R
     let number = page_number(parsed.record.page.get());
     let mut page = pages.exclusive(number, 0)?;
     if page_header::kind(&page) != PageKind::Application as u8 {
-        return Err(pages.corrupt(number, "it is no longer the page of the program that was changed"));
+        return Err(pages.corrupt(
+            number,
+            "it is not an application page, so a change that the program made to it cannot be undone",
+        ));
     }
     let mut body = pages.change.txn.scratch();
     encode_restore(body.writer(), parsed.record.page.get(), parsed.record.at.get().into(), parsed.before);
@@ -82,5 +85,5 @@ fn by_function(pages: &Pages<'_>, parsed: &Parsed<'_>, function: &PageFn, logged
         failpoint("paged: undone by the program");
         return Ok(());
     }
-    Err(pages.corrupt(number, "it changes faster than a change of it can be undone"))
+    Err(pages.corrupt(number, "other changes of the page interrupted each attempt to undo a change"))
 }

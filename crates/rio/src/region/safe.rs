@@ -80,7 +80,7 @@ impl Region {
     pub(super) fn make_blocks(&self, from: u64, to: u64) -> Result<()> {
         extend(self.file(), self.path(), from, to)?;
         let is_filled = self.is_filled();
-        if !is_filled && self.0.safe.is_lasting.get().is_none() || planted("rio: new blocks are not made safe") {
+        if !is_filled && self.0.safe.is_lasting.get().is_none() || planted("rio: new blocks are not made durable") {
             return Ok(());
         }
         // After a crash, a block that was only allocated would be zeros again, and the stores to it would be lost: the

@@ -142,7 +142,7 @@ impl Undo {
     /// Writes records back. The records are in memory before any later store.
     pub(super) fn write_back_records(&self, words: &[Word<u64>]) {
         self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
-        if !planted("undo: no fence behind a record") {
+        if !planted("undo: no fence follows the write-back of a record") {
             self.write_back.fence();
         }
     }
@@ -168,7 +168,7 @@ impl Undo {
         let is_summed = self.checked.is_alone.get() && bytes <= SUMMED_BYTES_MAX && count <= COUNT_MAX;
         // The sum is made before any write-back, because a load of a line that is being written back has to wait.
         let sum = if is_summed { self.sum_stored(sequence, &headers) } else { 0 };
-        if !(is_summed && planted("undo: committed before the stores are in memory")) {
+        if !(is_summed && planted("undo: a transaction commits before its stores are in memory")) {
             headers.iter().for_each(|header| self.write_back_stored(*header));
         }
         drop(headers);
@@ -186,7 +186,7 @@ impl Undo {
             log.sequence.publish(sequence + 1);
             self.write_back.write_back(std::ptr::from_ref(&log.sequence).cast(), 8);
         } else {
-            if !planted("undo: committed before the stores are in memory") {
+            if !planted("undo: a transaction commits before its stores are in memory") {
                 self.write_back.fence();
             }
             self.raise_sequence();

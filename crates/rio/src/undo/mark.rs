@@ -46,7 +46,7 @@ impl Undo {
         assert!(gone.iter().all(|(_, header)| self.is_there(*header)), "an undo log has images of bytes in its region");
         let end = gone.last().map_or(start, |&(record, header)| record + 1 + words_of(header));
         assert_eq!(end, top, "the records of an undo log reach its end: a record was overwritten");
-        let is_cut_first = planted("undo: records of a savepoint are cut before they are restored");
+        let is_cut_first = planted("undo: records after a savepoint are cut before their images are restored");
         if is_cut_first {
             self.cut_off(start, &gone);
         }
@@ -55,7 +55,7 @@ impl Undo {
             self.apply(record, header);
         }
         if self.write_back != WriteBack::None
-            && !planted("undo: records of a savepoint are cut before the restored bytes are in memory")
+            && !planted("undo: records after a savepoint are cut before the restored bytes are in memory")
         {
             gone.iter().for_each(|(_, header)| self.write_back_stored(*header));
             self.write_back.fence();
@@ -77,7 +77,7 @@ impl Undo {
         if self.write_back == WriteBack::None {
             return;
         }
-        let are_left = planted("undo: cut records stay readable behind new records");
+        let are_left = planted("undo: cut records stay readable after new records");
         for &(record, _) in &gone[..if are_left { gone.len().min(1) } else { gone.len() }] {
             self.words[record].publish(0);
             self.write_back.write_back(std::ptr::from_ref(&self.words[record]).cast(), 8);

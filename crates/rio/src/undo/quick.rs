@@ -224,7 +224,7 @@ impl<T: Parts> Deref for Quick<'_, T> {
 fn set_gate<T: Parts>(owner: &mut T) {
     let (view, undo, _) = owner.parts();
     let is_on = undo.quick.len() >= WORDS || planted("rio: the gate is open though the quick path is off");
-    let is_up = undo.ahead.get() == 0 || planted("rio: the gate is open behind a range that failed");
+    let is_up = undo.ahead.get() == 0 || planted("rio: the gate is open after a range has failed");
     if is_on && is_up && undo.start.mark.is_certain() {
         undo.start.gate.open(view.flat().bytes);
     } else {

@@ -141,7 +141,7 @@ impl Found {
     /// Notes the segments of a commit record. A session that joins a segment has found that the segment knows of all
     /// earlier commits: so only the last commit matters.
     fn note_end(&mut self, record: &RecordRef<'_>) {
-        if record.header.kind() != COMMIT || planted("txn: restart drops open segments of a committed transaction") {
+        if record.header.kind() != COMMIT || planted("txn: restart forgets the segments of a committed transaction") {
             return;
         }
         for segment in segments_of(record.body) {

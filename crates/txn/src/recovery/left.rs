@@ -84,7 +84,7 @@ impl<'m> Undo<'m> {
     fn records_to_undo(&self, loser: &CheckpointEntry) -> Result<HashSet<Lsn>> {
         let mut records = HashSet::new();
         let mut at = loser.last_lsn;
-        while at > Lsn::NONE && !planted("txn: changes of a loser that were left are undone twice") {
+        while at > Lsn::NONE && !planted("txn: a loser's changes in a file that was missing are undone twice") {
             records.insert(at);
             at = before(&self.managers.log.read(at)?.borrow())?;
         }
@@ -154,7 +154,7 @@ impl<'m> Undo<'m> {
             return Ok(Some((file, state)));
         }
         let state = match self.managers.buffers.check_place(self.txn.session(), file) {
-            _ if planted("txn: a loser's missing file fails the restart") => FileState::Present,
+            _ if planted("txn: a restart fails if a file that a loser changed is missing") => FileState::Present,
             Ok(()) => FileState::Present,
             Err(libtp_buffer::Error::Dropped { .. }) => FileState::Dropped,
             Err(libtp_buffer::Error::FileMissing { .. } | libtp_buffer::Error::UnknownFile { .. }) => {

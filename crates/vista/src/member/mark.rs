@@ -56,7 +56,7 @@ impl Segment {
         if !planted("vista: a rollback to a savepoint restores no memory") {
             self.undo.roll_back_to(mark.undo);
         }
-        if !planted("vista: blocks freed after a savepoint stay freed") {
+        if !planted("vista: a rollback to a savepoint does not restore freed blocks") {
             self.freed.retain(|_, nth| *nth < mark.freed);
         }
         self.close_ranges_since(mark.opened, *mark == Mark::default());

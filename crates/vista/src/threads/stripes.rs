@@ -115,7 +115,7 @@ impl Stripes {
         // Acquire: this owner sees the stores of the previous owner. Relaxed on failure: the caller reads no bytes
         // then.
         while let Err(found) = lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
-            if planted("threads: two transactions hold one lock") {
+            if planted("threads: two transactions hold the same lock") {
                 return Ok(());
             }
             tries += 1;

@@ -23,7 +23,8 @@ pub struct Arguments {
     /// Measure only up to 1000000 records and 8 processes, which takes about a minute.
     #[arg(long)]
     quick: bool,
-    /// Numbers of records for the figure by records, such as 1000,10000. Default: the figure's usual numbers.
+    /// Sizes of the databases of the figure growth-records, in records, such as 1000,10000. Default: the figure's own
+    /// sizes.
     #[arg(long, value_name = "RECORDS", value_delimiter = ',')]
     records: Vec<u64>,
     /// Measure only figures whose names begin with this text, for example `growth-cache`. Default: all.

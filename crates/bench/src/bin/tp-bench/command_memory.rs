@@ -215,7 +215,7 @@ fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, for people")]
     let tps = report.tps as u64;
     output.line(format_args!(
-        "{} transactions a second; {:.1} ns each (quickest round {:.1})",
+        "{} transactions per second; {:.1} ns each (quickest round {:.1})",
         grouped(tps),
         report.with.median_ns,
         report.with.min_ns

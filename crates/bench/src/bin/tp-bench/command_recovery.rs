@@ -70,13 +70,13 @@ impl Arguments {
 
         work_and_die(&path, scale, 0, KillMoment::CheckpointIsNear)?;
         let kept = reopen(&path, Lost::Nothing)?;
-        show(output, "all processes killed: opened", kept.open_ms, "ms", "under 100")?;
-        show(output, "and closed cleanly", close(&path)?, "ms", "")?;
+        show(output, "all processes killed: time to open", kept.open_ms, "ms", "under 100")?;
+        show(output, "time to close cleanly", close(&path)?, "ms", "")?;
         work_and_die(&path, scale, 2, KillMoment::CheckpointIsNear)?;
         let lost = reopen(&path, Lost::Memory)?;
-        show(output, "processes and region lost: opened", lost.open_ms, "ms", "under 2000")?;
-        show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
-        show(output, "and closed cleanly", close(&path)?, "ms", "")?;
+        show(output, "processes and region lost: time to open", lost.open_ms, "ms", "under 2000")?;
+        show(output, "size of the log", mib(lost.log_bytes), "MiB", "")?;
+        show(output, "time to close cleanly", close(&path)?, "ms", "")?;
 
         if self.log_mib > 0 {
             let settings = path.join("libtp.toml");
@@ -84,11 +84,11 @@ impl Arguments {
             written.map_err(Error::file("write", &settings))?;
             work_and_die(&path, scale, 4, KillMoment::LogBytes(self.log_mib * MIB))?;
             let lost = reopen(&path, Lost::Memory)?;
-            show(output, "a long log: opened", lost.open_ms, "ms", "")?;
-            show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
+            show(output, "a long log: time to open", lost.open_ms, "ms", "")?;
+            show(output, "size of the log", mib(lost.log_bytes), "MiB", "")?;
             #[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
-            show(output, "replayed", lost.log_bytes as f64 / 1000.0 / lost.open_ms, "MB/s", "300 or more")?;
-            show(output, "and closed cleanly", close(&path)?, "ms", "")?;
+            show(output, "rate of replay", lost.log_bytes as f64 / 1000.0 / lost.open_ms, "MB/s", "300 or more")?;
+            show(output, "time to close cleanly", close(&path)?, "ms", "")?;
         }
         let verdict = audit(&path, scale)?;
         note(format_args!("audit of the bank: {verdict}"));
@@ -103,12 +103,12 @@ impl Arguments {
         let loaded = child.hear()?;
         #[allow(clippy::cast_precision_loss)] // counts of records are far below 2^53
         let rate = self.records as f64 / loaded.open_ms * 1000.0;
-        show(output, "records loaded, default settings", rate, "a second", "")?;
-        show(output, "and the region's memory after the load", mib(loaded.region_bytes), "MiB", "")?;
+        show(output, "records loaded, default settings", rate, "per second", "")?;
+        show(output, "memory of the region after the load", mib(loaded.region_bytes), "MiB", "")?;
         let locked = child.hear()?;
-        show(output, "locks of one transaction, default settings", locked.open_ms, "ms", "")?;
-        show(output, "memory that the locks took", mib(locked.region_used - loaded.region_used), "MiB", "")?;
-        show(output, "closed cleanly", child.close()?, "ms", "")?;
+        show(output, "time to take the locks, default settings", locked.open_ms, "ms", "")?;
+        show(output, "memory of the region for the locks", mib(locked.region_used - loaded.region_used), "MiB", "")?;
+        show(output, "time to close cleanly", child.close()?, "ms", "")?;
         remove_directory(&path);
         Ok(())
     }
@@ -127,9 +127,9 @@ fn new_environment(directory: &Path, output: &mut Output) -> Result<()> {
     }
     opened.sort_by(|(one, _), (other, _)| one.open_ms.total_cmp(&other.open_ms));
     let (median, directory_bytes) = &opened[ROUNDS / 2];
-    show(output, "new environment: opened", median.open_ms, "ms", "under 20")?;
+    show(output, "new environment: time to open", median.open_ms, "ms", "under 20")?;
     show(output, "new environment: memory of its region", mib(median.region_bytes), "MiB", "under 2")?;
-    show(output, "new environment: blocks of its directory", mib(*directory_bytes), "MiB", "under 4")?;
+    show(output, "new environment: disk blocks of its directory", mib(*directory_bytes), "MiB", "under 4")?;
     Ok(())
 }
 

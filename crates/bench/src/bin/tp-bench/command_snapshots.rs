@@ -23,7 +23,8 @@ use libtp_console::numbers::seconds;
 use libtp_console::output::Output;
 use serde_json::json;
 
-/// Number of writers. In the paper's multi-user runs, this is the smallest number of clients that wait for each other.
+/// Number of writers: the smallest number of clients in the paper's multi-user runs at which clients wait for each
+/// other.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
@@ -118,7 +119,7 @@ fn long_history(env: &Env, updates: u32, output: &mut Output) -> Result<()> {
         say(
             output,
             format!(
-                "{bytes} bytes, {updates} changes since the snapshot: first read {:.1} us, {} log records; second {:.1} us",
+                "{bytes} bytes, {updates} changes since the snapshot: the first read takes {:.1} us and reads {} log records; the second takes {:.1} us",
                 micros(first),
                 snapshot.log_reads(),
                 micros(second)
@@ -211,7 +212,7 @@ fn measure_held_snapshot(bank: &Libtp, scale: Scale, wanted: &Arguments, output:
     })?;
     let longest = times.iter().max().copied().unwrap_or_default();
     let finding = format!(
-        "{WRITERS} writers: goal {} transactions a second, done {made:.0}; a snapshot held for {:.0} s reads all {} branches every second: \
+        "{WRITERS} writers: wanted {} transactions per second, reached {made:.0}; a snapshot held for {:.0} s reads all {} branches every second: \
          longest read {:.0} us, median {:.0} us; the library keeps {:.0} MB of log for the snapshot",
         wanted.paced,
         wanted.seconds.as_secs_f64(),
@@ -282,14 +283,17 @@ fn measure_slowdown_of_writers(bank: &Libtp, scale: Scale, wanted: &Arguments, o
         };
         say(
             output,
-            format!("pair {pair}: {with:.0} a second with a snapshot, {without:.0} without: {:.3}", with / without),
+            format!(
+                "pair {pair}: {with:.0} transactions per second with a snapshot, {without:.0} without; ratio {:.3}",
+                with / without
+            ),
         )?;
         ratios.push(with / without);
     }
     say(
         output,
         format!(
-            "writers at full speed while a snapshot is held: median ratio of {} pairs {:.3}",
+            "writers at full speed while a snapshot is held: median ratio over {} pairs: {:.3}",
             wanted.pairs,
             median(ratios).unwrap_or_default()
         ),
@@ -323,8 +327,8 @@ fn scan(bank: &Libtp, scale: Scale, output: &mut Output) -> Result<()> {
     };
     let (snapshot_rate, snapshot_time) = with_writers(bank, scale, None, in_snapshot)?;
     let (lock_rate, lock_time) = with_writers(bank, scale, None, with_locks)?;
-    say(output, format!("scan of {} accounts while writers change them: in a snapshot {:.2} s ({snapshot_rate:.0} transactions a second meanwhile), with locks \
-         {:.2} s ({lock_rate:.0})",
+    say(output, format!("scan of {} accounts while writers change them: in a snapshot {:.2} s ({snapshot_rate:.0} transactions per second meanwhile), with locks \
+         {:.2} s ({lock_rate:.0} transactions per second meanwhile)",
         scale.accounts,
         snapshot_time.as_secs_f64(),
         lock_time.as_secs_f64()))?;

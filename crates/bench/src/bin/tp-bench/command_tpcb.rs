@@ -164,7 +164,7 @@ impl Arguments {
         let bar = Progress::clock(output.may_draw(), self.warmup + self.seconds);
         let mut show = |now: &Rate| {
             bar.set(u64::try_from(now.elapsed.as_millis()).unwrap_or(u64::MAX));
-            bar.say(format!("{} transactions a second", grouped(now.tps_now)));
+            bar.say(format!("{} transactions per second", grouped(now.tps_now)));
         };
         let report = match self.clients_as {
             As::Threads => run_threads(engine, &settings, &mut show)?,
@@ -221,14 +221,14 @@ fn write(output: &mut Output, report: &Report) -> Result<()> {
         if report.reads_first { ", read before the change" } else { "" },
     ))?;
     output.line(format_args!(
-        "{} transactions a second; half within {}, 99 of 100 within {}, all within {}",
+        "{} transactions per second; half of them took at most {}, 99 of 100 at most {}, all at most {}",
         grouped(report.tps),
         time(report.p50_us),
         time(report.p99_us),
         time(report.max_us),
     ))?;
     output.line(format_args!(
-        "{} committed in {:.1} s, {} aborted and sent again ({} of 1,000), {} bytes of log; audit: {}",
+        "{} committed in {:.1} s, {} aborted and run again ({} per 1,000), {} bytes of log; audit: {}",
         grouped(report.committed),
         report.seconds,
         grouped(report.aborts),

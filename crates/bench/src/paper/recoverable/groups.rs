@@ -70,7 +70,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
         here: "One thread runs all transactions of a group, so it continues before they are on the disk. Vista and libpmemobj have no groups: \
                their only value is shown at each group size."
             .into(),
-        x: Axis::logarithmic("transactions of a group"),
+        x: Axis::logarithmic("transactions per group"),
         y: Axis::logarithmic("transactions per second"),
         series: series.into_iter().map(|series| everywhere(series, groups)).chain(left_out).collect(),
         notes: Vec::new(),

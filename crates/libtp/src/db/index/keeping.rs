@@ -125,7 +125,7 @@ impl Differing {
         let tree = &self.kept.tree;
         let access = Access::of_session(&txn.generation().managers, txn.session(), tree);
         for gone in self.before.difference(&self.after) {
-            if planted("libtp: old index entries of a record stay") {
+            if planted("libtp: old index entries of a record are not deleted") {
                 continue;
             }
             if !access.delete(gone)? {
