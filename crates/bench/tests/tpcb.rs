@@ -99,7 +99,7 @@ fn processes_that_deadlock_report_the_number_of_aborts() {
         let rate = count("aborts") as f64 * 1_000.0 / count("committed") as f64;
         assert!((result["aborts_per_1000"].as_f64().unwrap() - rate).abs() < 0.001, "{result}");
         let text = tpcb(&env, &words).text();
-        assert!(text.contains(" of 1,000)") && text.contains("read before the change"), "{text}");
+        assert!(text.contains(" per 1,000)") && text.contains("read before the change"), "{text}");
     }
 }
 
