@@ -272,6 +272,30 @@ fn a_compaction_that_waits_for_a_transaction_of_its_own_thread_is_refused() {
 }
 
 #[test]
+fn an_opening_with_a_time_limit_waits_no_longer() {
+    let (directory, env, _table) = table(Env::builder().lock_timeout(Duration::from_secs(20)));
+    let renaming = env.begin().unwrap();
+    renaming.rename_database("table", "other").unwrap();
+    let opener = Env::builder().lock_timeout(Duration::from_secs(20)).open(directory.path()).unwrap();
+    for limit in [Duration::ZERO, MOMENT] {
+        let begun = Instant::now();
+        // The first thread has a transaction open, and the second has none.
+        let refused = [
+            opener.btree_within("other", limit).err(),
+            std::thread::scope(|scope| scope.spawn(|| opener.btree_within("other", limit).err()).join().unwrap()),
+        ];
+        let took = begun.elapsed();
+        assert!(took >= limit * 2 && took < Duration::from_secs(4), "{took:?}");
+        for error in refused.map(Option::unwrap) {
+            assert!(matches!(error, Error::LockTimeout(_)), "{error}");
+            assert!(error.to_string().contains("the name of database `other`"), "{error}");
+        }
+    }
+    renaming.commit().unwrap();
+    opener.btree_within("other", Duration::ZERO).unwrap();
+}
+
+#[test]
 fn a_transaction_that_another_thread_continues_is_waited_for() {
     let (_directory, env, table) = table(Env::builder());
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtp_record::{Duplicates, Method, Order, Verified};
 
@@ -153,6 +154,16 @@ impl Env {
     /// `Corrupt`.
     pub fn btree(&self, name: &str) -> Result<Db> {
         Db::open(&self.0, name, Method::Btree)
+    }
+
+    /// Works as [`Env::btree`], but waits for other sessions that open, drop or rename the database at most for the time
+    /// `longest`, whatever the environment's lock timeout is; zero does not wait. [`Env::btree`] waits for at least
+    /// five seconds, because those sessions are usually done in a moment.
+    ///
+    /// # Errors
+    /// `LockTimeout` if another session still has the name; else as [`Env::btree`].
+    pub fn btree_within(&self, name: &str, longest: Duration) -> Result<Db> {
+        Db::btree_within(&self.0, name, longest)
     }
 
     /// Opens a hash database; creates it if it is missing. Its keys have no order, and are found in one step.

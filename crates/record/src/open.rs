@@ -11,7 +11,7 @@
 //! If we die here: the next session that opens the database makes the unfinished file again. A file without a meta page
 //! gets its meta page at the next opening or restart.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtp_buffer::Entry as RegistryEntry;
 use libtp_buffer::{file_name, is_page_size, FileId, PageId, PageNo, PoolSettings, NAME_BYTES_MAX, PAGE_BYTES_DEFAULT};
@@ -57,6 +57,9 @@ pub struct OpenSettings {
     pub own_pool: Option<PoolSettings>,
     /// The longest wait for a session that drops or renames the database; `None` for no limit.
     pub wait: Option<Wait>,
+    /// The longest wait for another process that makes the file. `None`: the wait has no limit while that process is
+    /// seen to run.
+    pub making_limit: Option<Duration>,
 }
 
 /// Finishes the creation of files after a restart: makes their missing meta pages.
@@ -165,7 +168,8 @@ fn find_or_make(
     if !is_there {
         let Some(method) = settings.create else { return Ok(None) };
         let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
-        make(managers, txn, directory, name, &Making { method, page_bytes, key_format: settings.key_format })?;
+        let making = Making { method, page_bytes, key_format: settings.key_format, limit: settings.making_limit };
+        make(managers, txn, directory, name, &making)?;
     }
     let mut found = match find_file(directory, name, &environment_id(managers)) {
         Err(Error::Io(error @ libtp_io::Error::Unsuitable { .. })) if registry.find(name)?.is_some() => {
@@ -241,6 +245,8 @@ struct Making {
     method: Method,
     page_bytes: u32,
     key_format: KeyFormat,
+    /// The longest wait for another process that makes the file.
+    limit: Option<Duration>,
 }
 
 /// Makes the file under its unfinished name, and then renames it. The process holds a lock on the file meanwhile. Does
@@ -259,7 +265,7 @@ fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: 
     let new_name = format!("{}{UNFINISHED}", file_name(name));
     let file = directory.open(&new_name, OpenMode::Create)?;
     failpoint("create: other name exists");
-    if !lock_to_make(directory, name, &*file)? {
+    if !lock_to_make(directory, name, &*file, making.limit)? {
         return Ok(());
     }
     let own = MAKERS + ProcessNumber::this().raw();
@@ -274,14 +280,18 @@ fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: 
 }
 
 /// Waits until no other process makes the file. Returns false if the file is finished although the process that made it
-/// still holds the lock. Fails after a limited time if that process is stopped, or cannot be seen to run.
-fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Result<bool> {
+/// still holds the lock. Fails after a limited time if that process is stopped, or cannot be seen to run, and after the
+/// time `limit` in any case.
+fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File, limit: Option<Duration>) -> Result<bool> {
     let maker = || {
         let byte = file.locked_by_other(MAKERS, ProcessNumber::END).ok().flatten()?;
         Some(ProcessNumber::from_raw(byte - MAKERS))
     };
-    let mut patience = Patience::new();
+    let (begun, mut patience) = (Instant::now(), Patience::new());
     while !file.lock(LOCK_BYTE, LockMode::Exclusive, false)? {
+        if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
+            return Err(libtp_lock::Error::Timeout { name: lock_names::name(name), mode: Mode::X, limit }.into());
+        }
         if patience.is_over(maker) {
             let unknown = || "a process that cannot be named".into();
             let maker = maker().map_or_else(unknown, ProcessNumber::describe);

@@ -57,6 +57,21 @@ static int tpOpenHandles = 0;
 static void sqlite3TpInterrupt(void){
   if( __atomic_load_n(&tpOpenHandles, __ATOMIC_SEQ_CST)>0 ) tpsql_cancel();
 }
+/* Returns the time limit for a lock wait, in milliseconds: PRAGMA busy_timeout. If the program has a busy handler, each
+** wait is short, and tpAgain calls the handler between the waits. (Without these waits, the session would not be in the
+** lock's queue, and the deadlock detection would not see it.) If the program has set neither, the limit is one second:
+** most locks on rows are held for microseconds. */
+static int sqliteDefaultBusyCallback(void*, int);
+static int tpWait(sqlite3 *db){
+  if( db->busyHandler.xBusyHandler==0 ) return db->bTpNoWait ? 0 : 1000;
+  return db->busyHandler.xBusyHandler==sqliteDefaultBusyCallback ? db->busyTimeout : 15;
+}
+/* Returns whether an opening that failed with rc is to be tried again. */
+static int tpOpenAgain(sqlite3 *db, int rc){
+  BusyHandler *h = &db->busyHandler;
+  if( rc==SQLITE_INTERRUPT ) return AtomicLoad(&db->u1.isInterrupted)==0;
+  return rc==SQLITE_BUSY && h->xBusyHandler && h->xBusyHandler!=sqliteDefaultBusyCallback && sqlite3InvokeBusyHandler(h);
+}
 static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
   TpHandle *t = sqlite3MallocZero(sizeof(*t));
   int rc;
@@ -64,8 +79,11 @@ static int tpOpen(sqlite3_vfs *pVfs, const char *z, Btree *p, int vfsFlags){
   t->zName = tpFilename(pVfs, z);
   t->isReadOnly = (vfsFlags & SQLITE_OPEN_READONLY)!=0;
   t->eSync = PAGER_SYNCHRONOUS_FULL;
-  rc = t->zName==0 ? SQLITE_NOMEM_BKPT
-                   : tpsql_open(t->zName, t->isReadOnly, (vfsFlags & SQLITE_OPEN_CREATE)!=0, &t->pConn);
+  rc = t->zName==0 ? SQLITE_NOMEM_BKPT : SQLITE_OK;
+  if( rc==SQLITE_OK ){
+    int mayCreate = (vfsFlags & SQLITE_OPEN_CREATE)!=0;
+    do{ rc = tpsql_open(t->zName, t->isReadOnly, mayCreate, tpWait(p->db), &t->pConn); }while( tpOpenAgain(p->db, rc) );
+  }
   if( rc!=SQLITE_OK ){
     sqlite3_free_filename(t->zName);
     sqlite3_free(t);
@@ -117,15 +135,6 @@ SQLITE_PRIVATE int sqlite3BtreeClose(Btree *p) {
   return stockBtreeClose(p);
 }
 
-/* Returns the time limit for a lock wait, in milliseconds: PRAGMA busy_timeout. If the program has a busy handler, each
-** wait is short, and tpAgain calls the handler between the waits. (Without these waits, the session would not be in the
-** lock's queue, and the deadlock detection would not see it.) If the program has set neither, the limit is one second:
-** most locks on rows are held for microseconds. */
-static int sqliteDefaultBusyCallback(void*, int);
-static int tpWait(sqlite3 *db){
-  if( db->busyHandler.xBusyHandler==0 ) return db->bTpNoWait ? 0 : 1000;
-  return db->busyHandler.xBusyHandler==sqliteDefaultBusyCallback ? db->busyTimeout : 15;
-}
 /* Returns whether a call that failed with rc is to be made again. */
 static int tpAgain(Btree *p, int rc){
   sqlite3 *db = p->db;

@@ -70,7 +70,7 @@ static unsigned char *sqlite3TpSerialize(Btree*, sqlite3_int64*, unsigned);
 #define TP_EXCLUSIVE  3
 
 /* Calls that can fail return a code of SQLite. After an error, tpsql_sentence returns its text. */
-extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, TpConn **pp);
+extern int tpsql_open(const char *zPath, int isReadOnly, int mayCreate, int nWaitMillis, TpConn **pp);
 extern int tpsql_refusal(int *pCode, const char **pz);          /* The error of this thread's last tpsql_open or tpsql_is_chosen */
 extern void tpsql_forget_refusal(void);
 extern int tpsql_is_chosen(const char *zPath);                  /* Whether LIBTP_SQLITE names the path; -1: the variable is invalid */

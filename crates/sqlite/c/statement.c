@@ -16,6 +16,17 @@ static int sqlite3TpError(Vdbe *p, int rc){
   return rc;
 }
 
+/* Sets the text of an error of the reading of the schema, if rc is an error of the environment. Returns the error's
+** code. */
+static int sqlite3TpInitError(sqlite3 *db, Btree *p, int rc, char **pz){
+  const char *z;
+  int code, n = sqlite3TpHandleIsOurs(p) ? tpsql_sentence(TPH(p)->pConn, rc, &code, &z) : 0;
+  if( n==0 ) return rc;
+  sqlite3DbFree(db, *pz);
+  *pz = sqlite3MPrintf(db, "%.*s", n, z);
+  return code;
+}
+
 static void sqlite3TpStepBegins(Vdbe *v, TpStep *t){
   t->iLastRowid = v->db->lastRowid;
   t->nTotalChange = v->db->nTotalChange;

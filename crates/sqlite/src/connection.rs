@@ -67,8 +67,8 @@ impl Connection {
         self.end_sweeps();
         let session = &mut self.session;
         let (old, new) = (Rc::clone(session.reader()?), session.new_txn(how)?);
-        let is_same =
-            Meta::load(&session.home, &new)? == session.meta && session.spans.are_same(&session.home, &old, &new)?;
+        let is_same = Meta::load(&session.home, &new)? == session.meta
+            && session.spans.are_same(&session.home, &old, &new, session.wait_left())?;
         if !is_same {
             return Err(Refusal::new(
                 BUSY_SNAPSHOT,
@@ -132,7 +132,7 @@ impl Connection {
             return Ok(None);
         }
         self.end_sweeps();
-        let digest = self.session.spans.digest(&self.session.home, self.session.reader()?)?;
+        let digest = self.session.spans.digest(&self.session.home, self.session.reader()?, self.session.wait_left())?;
         Ok(Some(digest))
     }
 
@@ -147,7 +147,7 @@ impl Connection {
             return;
         }
         let after = session.read_snapshot().and_then(|()| {
-            let digest = session.spans.digest(&session.home, session.reader()?)?;
+            let digest = session.spans.digest(&session.home, session.reader()?, session.wait_left())?;
             Ok(Some(digest))
         });
         if before.is_none() || !after.is_ok_and(|after| after == before) {
@@ -268,7 +268,7 @@ impl Connection {
     pub(crate) fn create(&mut self) -> Outcome<u32> {
         let session = &mut self.session;
         let reader = Rc::clone(session.reader()?);
-        let root = with_txn(&reader, |txn| roots::take(&session.home, txn))?;
+        let root = with_txn(&reader, |txn| roots::take(&session.home, txn, session.wait_left()))?;
         session.numbers.note_empty(root);
         Ok(root)
     }
@@ -279,7 +279,7 @@ impl Connection {
         self.others(root, None).filter(|cursor| cursor.is_blob).for_each(|blob| blob.set_fault(ABORT));
         self.set_stale(root, None);
         let session = &mut self.session;
-        let (reader, tree) = (Rc::clone(session.reader()?), session.home.tree(root)?);
+        let (reader, tree) = (Rc::clone(session.reader()?), session.tree(root)?);
         let rule = session.meta.rowid_rule();
         let count = with_txn(&reader, |txn| {
             if rule == Rule::Exact {
@@ -298,7 +298,7 @@ impl Connection {
     }
 
     pub(crate) fn count(&mut self, root: u32) -> Outcome<u64> {
-        let tree = self.session.home.tree(root)?;
+        let tree = self.session.tree(root)?;
         let count = with_source!(self.session.reader()?, source => tree.count(source, ..))?;
         self.session.spans.add(root, None, None);
         Ok(count)
@@ -307,7 +307,7 @@ impl Connection {
     /// Opens a cursor and returns its number.
     pub(crate) fn add_cursor(&mut self, root: u32, is_write: bool, columns: &[u8]) -> Outcome<u32> {
         let columns = columns.iter().map(|code| Column::of_code(*code)).collect::<Outcome<Vec<Column>>>()?;
-        let cursor = Cursor::new(root, self.session.home.tree(root)?, columns, is_write);
+        let cursor = Cursor::new(root, self.session.tree(root)?, columns, is_write);
         let place = match self.cursors.iter().position(Option::is_none) {
             Some(free) => {
                 self.cursors[free] = Some(cursor);

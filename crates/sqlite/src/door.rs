@@ -67,14 +67,19 @@ fn length(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
+fn millis(number: c_int) -> Duration {
+    Duration::from_millis(u64::try_from(number).unwrap_or(0))
+}
+
 #[no_mangle]
 extern "C" fn tpsql_open(
     name: *const c_char,
     is_read_only: c_int,
     may_create: c_int,
+    wait_millis: c_int,
     opened: &mut Option<Box<Connection>>,
 ) -> c_int {
-    match caught(|| Home::open(path(name), is_read_only != 0, may_create != 0)) {
+    match caught(|| Home::open(path(name), is_read_only != 0, may_create != 0, millis(wait_millis))) {
         Ok(home) => {
             *opened = Some(Box::new(Connection::new(home)));
             OK
@@ -147,8 +152,7 @@ extern "C" fn tpsql_sentence(connection: &mut Connection, rc: c_int, code: &mut 
 #[no_mangle]
 extern "C" fn tpsql_settings(connection: &mut Connection, is_durable: c_int, wait_millis: c_int) {
     let durability = if is_durable != 0 { Durability::Sync } else { Durability::Relaxed };
-    let wait = Duration::from_millis(u64::try_from(wait_millis).unwrap_or(0));
-    connection.session.set(durability, wait);
+    connection.session.set(durability, millis(wait_millis));
 }
 
 #[no_mangle]

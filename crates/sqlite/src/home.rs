@@ -57,8 +57,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Home {
     /// Opens the environment in a directory. Makes a missing environment if `may_create`, or if an empty file has the
-    /// name.
-    pub(crate) fn open(directory: &Path, is_read_only: bool, may_create: bool) -> Outcome<Arc<Home>> {
+    /// name. Waits at most for the time `wait` for another process that opens or makes the same trees.
+    pub(crate) fn open(directory: &Path, is_read_only: bool, may_create: bool, wait: Duration) -> Outcome<Arc<Home>> {
         let may_create = takes_the_place_of_an_empty_file(directory, is_read_only) || may_create;
         check_place(directory)?;
         let mut homes = locked(&HOMES);
@@ -73,7 +73,8 @@ impl Home {
         let control = OpenOptions::new().read(true).custom_flags(O_PATH).open(env.path().join(CONTROL));
         let control = control.and_then(above_standard);
         let control = control.map_err(|error| Refusal::new(CANTOPEN, format!("{}: {error}", directory.display())))?;
-        let (meta, numbers) = (Arc::new(env.btree("sql.meta")?), Arc::new(env.btree("sql.rowid")?));
+        let open = |name| env.btree_within(name, wait);
+        let (meta, numbers) = (Arc::new(open("sql.meta")?), Arc::new(open("sql.rowid")?));
         let home = Arc::new(Home { env, control, meta, numbers, trees: Mutex::default() });
         if let Some(identity) = identity(directory, is_read_only) {
             homes.push((identity, Arc::downgrade(&home)));
@@ -93,13 +94,14 @@ impl Home {
         &self.numbers
     }
 
-    /// Returns the tree with the number that SQLite takes for a root page.
-    pub(crate) fn tree(&self, root: u32) -> Outcome<Arc<Db>> {
+    /// Returns the tree with the number that SQLite takes for a root page. The first call for a tree opens it, and waits
+    /// at most for the time `wait` for another process that opens or makes the same tree.
+    pub(crate) fn tree(&self, root: u32, wait: Duration) -> Outcome<Arc<Db>> {
         if let Some(tree) = locked(&self.trees).get(&root) {
             return Ok(Arc::clone(tree));
         }
         // The mutex is unlocked during the opening, which may wait for a transaction of another thread.
-        let tree = Arc::new(self.env.btree(&format!("sql.{root}"))?);
+        let tree = Arc::new(self.env.btree_within(&format!("sql.{root}"), wait)?);
         Ok(Arc::clone(locked(&self.trees).entry(root).or_insert(tree)))
     }
 
@@ -107,7 +109,7 @@ impl Home {
     pub(crate) fn compact(&self, wait: Duration) -> Outcome<()> {
         for listed in self.env.list_databases()? {
             if let Some(Ok(root)) = listed.name.strip_prefix("sql.").map(str::parse::<u32>) {
-                self.tree(root)?.compact_within(FILL_PERCENT, wait)?;
+                self.tree(root, wait)?.compact_within(FILL_PERCENT, wait)?;
             }
         }
         Ok(())

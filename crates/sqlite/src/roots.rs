@@ -4,6 +4,8 @@
 //! the file stays, with an empty tree, and the next new tree uses it. When SQLite drops a tree, the tree is emptied,
 //! and its root goes to a list of free roots in `sql.meta`. So no transaction removes a file.
 
+use std::time::Duration;
+
 use libtp::{PageLock, Txn};
 
 use crate::answer::Outcome;
@@ -16,8 +18,8 @@ const FREE: u8 = b'f';
 /// The root of `sqlite_schema`.
 const SCHEMA: u32 = 1;
 
-/// Returns the root of an empty tree.
-pub(crate) fn take(home: &Home, txn: &Txn<'_>) -> Outcome<u32> {
+/// Returns the root of an empty tree. Waits at most for the time `wait` if the tree is opened.
+pub(crate) fn take(home: &Home, txn: &Txn<'_>, wait: Duration) -> Outcome<u32> {
     let meta = home.meta();
     let free = meta.prefix(txn, &[FREE])?.first()?;
     let root = match free {
@@ -32,7 +34,7 @@ pub(crate) fn take(home: &Home, txn: &Txn<'_>) -> Outcome<u32> {
         }
     };
     // No other transaction knows the tree. With a lock on the whole tree, its entries need no locks.
-    home.tree(root)?.lock_all(txn, PageLock::Write)?;
+    home.tree(root, wait)?.lock_all(txn, PageLock::Write)?;
     Ok(root)
 }
 

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Mode, Txn};
+use libtp::{Db, Durability, Mode, Txn};
 
 use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, BUSY_SNAPSHOT, INTERNAL};
 use crate::home::Home;
@@ -128,6 +128,11 @@ impl Session {
 
     pub(crate) fn has_reader(&self) -> bool {
         self.reader.is_some()
+    }
+
+    /// Returns the tree with a root. If this call opens the tree, the time limit of waits bounds the opening.
+    pub(crate) fn tree(&self, root: u32) -> Outcome<Arc<Db>> {
+        self.home.tree(root, self.wait_left())
     }
 
     /// Returns whether a transaction with locks is open; false for a snapshot.

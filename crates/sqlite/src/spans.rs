@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
+use std::time::Duration;
 
 use libtp::Keys;
 
@@ -64,10 +65,11 @@ impl Spans {
         whole.chain(self.spans.iter().map(|span| (span.root, span.low.as_deref(), span.high.as_deref())))
     }
 
-    /// Returns whether two readers see the same records in all spans.
-    pub(crate) fn are_same(&self, home: &Home, one: &Reader, other: &Reader) -> Outcome<bool> {
+    /// Returns whether two readers see the same records in all spans. Waits at most for the time `wait` if a tree is
+    /// opened.
+    pub(crate) fn are_same(&self, home: &Home, one: &Reader, other: &Reader, wait: Duration) -> Outcome<bool> {
         for (root, low, high) in self.all() {
-            let tree = home.tree(root)?;
+            let tree = home.tree(root, wait)?;
             if let (Some(key), true) = (low, low == high) {
                 let get = |reader: &Reader| with_source!(reader, source => tree.get(source, key));
                 if get(one)? != get(other)? {
@@ -90,11 +92,11 @@ impl Spans {
         Ok(true)
     }
 
-    /// Returns a hash of the records in all spans.
-    pub(crate) fn digest(&self, home: &Home, reader: &Reader) -> Outcome<u64> {
+    /// Returns a hash of the records in all spans. Waits at most for the time `wait` if a tree is opened.
+    pub(crate) fn digest(&self, home: &Home, reader: &Reader, wait: Duration) -> Outcome<u64> {
         let mut hasher = DefaultHasher::new();
         for (root, low, high) in self.all() {
-            let tree = home.tree(root)?;
+            let tree = home.tree(root, wait)?;
             let mut records = with_source!(reader, source => tree.range(source, keys(low, high)))?;
             while let Some(record) = records.next()? {
                 record.hash(&mut hasher);

@@ -4,7 +4,10 @@
 
 mod sql;
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sql::Connection;
 
@@ -222,6 +225,60 @@ fn a_connection_for_reading_writes_nothing() {
     assert_eq!(reader.one("SELECT v FROM t"), "1");
     assert_eq!(reader.code("INSERT INTO t VALUES (2)") & 0xff, 8);
     assert_eq!(writer.one("SELECT count(*) FROM t"), "1");
+}
+
+/// Returns the code of statements that run while a transaction of another thread has taken the names of trees, and how
+/// long the statements took. The names stay taken for up to 3 seconds.
+fn while_names_are_taken(path: &Path, names: &[&str], work: impl FnOnce() -> i32) -> (i32, Duration) {
+    let (holds, held) = mpsc::channel();
+    let (ends, ended) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let env = libtp::Env::builder().create(false).open(path).unwrap();
+            for name in names {
+                env.btree(&format!("for {name}")).unwrap();
+            }
+            let txn = env.begin().unwrap();
+            for name in names {
+                txn.rename_database(&format!("for {name}"), name).unwrap();
+            }
+            holds.send(()).unwrap();
+            let _ = ended.recv_timeout(Duration::from_secs(3));
+            txn.abort().unwrap();
+        });
+        held.recv().unwrap();
+        let begun = Instant::now();
+        let code = work();
+        let took = begun.elapsed();
+        ends.send(()).unwrap();
+        (code, took)
+    })
+}
+
+#[test]
+fn the_opening_of_a_tree_waits_no_longer_than_the_busy_timeout() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one.tp");
+    let one = Connection::open(&path);
+    // The first SELECT opens the tree of the schema, and CREATE TABLE opens a tree that is new.
+    for (name, sql) in [("sql.1", "SELECT * FROM sqlite_schema"), ("sql.2", "CREATE TABLE t(v)")] {
+        for (timeout, least) in [(0, 0), (300, 300)] {
+            one.busy_timeout(timeout);
+            let (code, took) = while_names_are_taken(&path, &[name], || one.code(sql));
+            let least = Duration::from_millis(least);
+            assert!(took >= least && took < least + Duration::from_secs(2), "{sql} took {took:?}");
+            assert_eq!(code, 5, "{sql}: {}", one.last_sentence());
+            assert!(one.last_sentence().contains(&format!("the name of database `{name}`")), "{}", one.last_sentence());
+        }
+        one.ok(sql);
+    }
+    // While an environment opens, the time limit is one second, as for a connection without a busy timeout.
+    let other = directory.path().join("two.tp");
+    drop(libtp::Env::create(&other).unwrap());
+    let (code, took) = while_names_are_taken(&other, &["sql.meta"], || {
+        Connection::try_open(other.to_str().unwrap(), READ_WRITE).err().unwrap().code
+    });
+    assert!(code == 5 && took < Duration::from_secs(2), "{code} after {took:?}");
 }
 
 /// Tests of programs make and remove a database again and again in one process.

@@ -90,6 +90,7 @@ pub(super) const CASES: &[Planted] = &[
     seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database")),
     case(Isolation, "lock: a locker does not look for its own request", "waits::a_transaction_can_write_a_record_after_another_reader_of_the_record_has_ended"),
     case(Isolation, "lock: a wait for another transaction of the same thread is allowed", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
+    case(Isolation, "libtp: an opening ignores its time limit", "waits::an_opening_with_a_time_limit_waits_no_longer"),
     case(Isolation, "libtp: a compaction waits for its own thread", "waits::a_compaction_that_waits_for_a_transaction_of_its_own_thread_is_refused"),
     // Transactions over records and memory.
     case(Joint, "libtp: segments commit before the commit record", "deaths::an_uncommitted_change_is_undone"),

@@ -3,10 +3,11 @@
 //! A handle is the environment with an open database. Its calls are in `database.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtp_record::{Access, KeyFormat, KeyRange, Method, Order, OrderName};
 
-use crate::db::opening::{access, open, prefix_not_adjacent, wrong_key_format, wrong_kind};
+use crate::db::opening::{access, open, open_within, prefix_not_adjacent, wrong_key_format, wrong_kind};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Error, Keys, Result, Txn};
@@ -93,12 +94,30 @@ impl Db {
         key_format: KeyFormat,
         order: Option<Arc<dyn Order>>,
     ) -> Result<Db> {
-        let open = open(env, name, Some((wanted, key_format)))?;
+        Db::of(env, open(env, name, Some((wanted, key_format)))?, wanted, &key_format, order)
+    }
+
+    /// Opens a B-tree, and waits for other sessions at most for the time `limit`.
+    pub(crate) fn btree_within(env: &Arc<Inner>, name: &str, limit: Duration) -> Result<Db> {
+        let (wanted, key_format) = (Method::Btree, KeyFormat::default());
+        let open = open_within(env, name, Some((wanted, key_format)), Some(limit))?;
+        Db::of(env, open, wanted, &key_format, None)
+    }
+
+    /// Returns a handle of an open database, unless the database is of another kind.
+    fn of(
+        env: &Arc<Inner>,
+        open: Arc<OpenDatabase>,
+        wanted: Method,
+        key_format: &KeyFormat,
+        order: Option<Arc<dyn Order>>,
+    ) -> Result<Db> {
+        let name = open.name();
         if open.method() != wanted {
             return Err(wrong_kind(name, open.method().name(), wanted.name()));
         }
-        if *open.key_format() != key_format {
-            return Err(wrong_key_format(name, open.key_format(), &key_format));
+        if open.key_format() != key_format {
+            return Err(wrong_key_format(name, open.key_format(), key_format));
         }
         Ok(Db { env: Arc::clone(env), open, order })
     }

@@ -10,7 +10,7 @@ use libtp_txn::Managers;
 use rio::planted;
 
 use crate::ground::mutex::lock;
-use crate::ground::settings::Granularity;
+use crate::ground::settings::{wait_of, Granularity};
 use crate::open::attach;
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
@@ -40,7 +40,18 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
 
 /// Opens a database. Creates a missing one if `making` gives its method and key format.
 pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyFormat)>) -> Result<Arc<OpenDatabase>> {
+    open_within(env, name, making, None)
+}
+
+/// Works as [`open`], and waits for other sessions at most for the time `limit` if it is given.
+pub(crate) fn open_within(
+    env: &Arc<Inner>,
+    name: &str,
+    making: Option<(Method, KeyFormat)>,
+    limit: Option<Duration>,
+) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
+    let limit = limit.filter(|_| !planted("libtp: an opening ignores its time limit"));
     let of = |name: &str| env.settings.database.get(name);
     let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
     // A transaction with plain files runs inner transactions on this database.
@@ -54,7 +65,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
         own_pool: own
             .and_then(|own| own.own_pool)
             .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
-        wait: Some(wait_for_name(env.wait)),
+        wait: Some(limit.map_or_else(|| wait_for_name(env.wait), |limit| wait_of(Some(limit)))),
+        making_limit: limit,
     };
     let mut looks = 0;
     loop {
@@ -64,7 +76,9 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
         }
         let opened = env.with_session(|managers, txn| {
             let open = match libtp_record::open(managers, txn, env.platform.directory.as_ref(), name, &settings) {
-                Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. })) if OpenHere::any() => {
+                Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. }))
+                    if limit.is_none() && OpenHere::any() =>
+                {
                     let what = "a transaction that has not ended drops it, makes it, or takes its name; nothing was opened. End that transaction first, and then open the database";
                     return Err(Error::Database { name: name.into(), what: what.into() });
                 }
