@@ -35,13 +35,15 @@ pub(crate) struct Refusal {
     pub(crate) sentence: String,
     /// Whether the library has ended the transaction, or must end it.
     pub(crate) ends_transaction: bool,
+    /// Whether an earlier call had this error, so that the call is not worth another try.
+    pub(crate) is_repeated: bool,
 }
 
 pub(crate) type Outcome<T> = Result<T, Refusal>;
 
 impl Refusal {
     pub(crate) fn new(code: c_int, sentence: impl Into<String>) -> Refusal {
-        Refusal { code, sentence: sentence.into(), ends_transaction: false }
+        Refusal { code, sentence: sentence.into(), ends_transaction: false, is_repeated: false }
     }
 }
 
@@ -49,7 +51,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let ends_transaction =
             matches!(error, Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::RollbackFailed { .. });
-        Refusal { code: code_of(&error), sentence: error.to_string(), ends_transaction }
+        Refusal { ends_transaction, ..Refusal::new(code_of(&error), error.to_string()) }
     }
 }
 

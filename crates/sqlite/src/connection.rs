@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use libtp::PageLock;
 
-use crate::answer::{Outcome, Refusal, ABORT, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, ERROR, INTERNAL};
-use crate::cursor::Cursor;
+use crate::answer::{Outcome, Refusal, ABORT_ROLLBACK, BUSY_SNAPSHOT, CONSTRAINT_PINNED, ERROR, INTERNAL};
+use crate::cursor::{Cursor, Fault};
 use crate::home::Home;
 use crate::keys::Column;
 use crate::meta::Meta;
@@ -107,7 +107,7 @@ impl Connection {
         self.leave();
         let ended = self.session.take_reader().map_or(Ok(()), |reader| reader.commit(self.session.durability));
         let is_committed = ended.is_ok();
-        self.after(is_committed, before, keeps_reading);
+        self.after(is_committed, before, keeps_reading, Fault::CHANGED);
         Ok(ended?)
     }
 
@@ -123,7 +123,7 @@ impl Connection {
         let before = if self.session.doom.is_none() { self.digest(keeps_reading).unwrap_or(None) } else { None };
         self.leave();
         let ended = self.session.take_reader().map_or(Ok(()), Reader::abort);
-        self.after(false, before, keeps_reading);
+        self.after(false, before, keeps_reading, Fault::earlier(ABORT_ROLLBACK));
         Ok(ended?)
     }
 
@@ -137,8 +137,8 @@ impl Connection {
     }
 
     /// Does the work after the end of a transaction. With `keeps_reading`, takes a snapshot for the open SELECTs, and
-    /// makes them fail if their reads are not the same as `before`.
-    fn after(&mut self, is_committed: bool, before: Option<u64>, keeps_reading: bool) {
+    /// makes them fail with `fault` if their reads are not the same as `before`.
+    fn after(&mut self, is_committed: bool, before: Option<u64>, keeps_reading: bool, fault: Fault) {
         let session = &mut self.session;
         session.numbers.end(&session.home, is_committed, session.wait);
         session.doom = None;
@@ -151,7 +151,7 @@ impl Connection {
             Ok(Some(digest))
         });
         if before.is_none() || !after.is_ok_and(|after| after == before) {
-            self.cursors().for_each(|cursor| cursor.set_fault(ABORT_ROLLBACK));
+            self.cursors().for_each(|cursor| cursor.set_fault(fault));
             self.session.has_expired = true;
         }
     }
@@ -276,7 +276,7 @@ impl Connection {
     /// Deletes all entries of a tree, and returns their number. With `is_drop`, the tree's root may be given out again.
     pub(crate) fn clear(&mut self, root: u32, is_drop: bool) -> Outcome<u64> {
         self.refuse_pinned(root, None)?;
-        self.others(root, None).filter(|cursor| cursor.is_blob).for_each(|blob| blob.set_fault(ABORT));
+        self.others(root, None).filter(|cursor| cursor.is_blob).for_each(|blob| blob.set_fault(Fault::BLOB));
         self.set_stale(root, None);
         let session = &mut self.session;
         let (reader, tree) = (Rc::clone(session.reader()?), session.tree(root)?);
@@ -358,7 +358,7 @@ impl Connection {
         change(cursor, session)?;
         let key = cursor.key().to_vec();
         let blobs = self.others(root, Some(number)).filter(|other| other.is_blob && other.key() == key);
-        blobs.for_each(|blob| blob.set_fault(ABORT));
+        blobs.for_each(|blob| blob.set_fault(Fault::BLOB));
         self.set_stale(root, Some(number));
         Ok(())
     }

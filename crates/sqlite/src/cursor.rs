@@ -15,15 +15,12 @@ use std::sync::Arc;
 
 use libtp::{Db, Error, Mode};
 
-use crate::answer::{Outcome, Refusal, CORRUPT, ERROR, READONLY, TOOBIG};
+use crate::answer::{Outcome, Refusal, ABORT, ABORT_ROLLBACK, CORRUPT, ERROR, READONLY, TOOBIG};
 use crate::arguments::Field;
 use crate::keys::{self, Column};
 use crate::owned::{with_source, Pair, Place, Source};
 use crate::rowid::{Numbers, Table};
 use crate::session::{with_txn, Session};
-
-/// The text of the error of a cursor that failed before. The earlier call returned the cause.
-pub(crate) const FAILED_BEFORE: &str = "a call of this statement failed before";
 
 /// The prefix of the names that searches lock.
 const SEARCH: &[u8] = b"sql.search";
@@ -34,6 +31,33 @@ const LAST: &[u8] = b"last";
 
 /// The root of the schema's tree. All transactions read this tree, and few change it.
 const SCHEMA: u32 = 1;
+
+/// The reason why a cursor's next call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    code: c_int,
+    sentence: &'static str,
+}
+
+impl Fault {
+    /// The rows that an open SELECT has read are not the same after the transaction in which it read them.
+    pub(crate) const CHANGED: Fault = Fault {
+        code: ABORT_ROLLBACK,
+        sentence: "rows that this statement has read have changed, and the transaction in which it read them has ended. Run the statement again",
+    };
+    /// The row of a blob handle was changed or deleted.
+    pub(crate) const BLOB: Fault = Fault { code: ABORT, sentence: "query aborted" };
+
+    /// Returns the fault for an error that an earlier call had, or for which SQLite stops the statement.
+    pub(crate) fn earlier(code: c_int) -> Fault {
+        let sentence = match code {
+            // SQLite's own text: programs compare it.
+            ABORT_ROLLBACK => "abort due to ROLLBACK",
+            _ => "a call of this statement failed before",
+        };
+        Fault { code, sentence }
+    }
+}
 
 /// The position of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +70,7 @@ enum CursorPlace {
     Gap,
     /// Between entries, at `key`; but the cursor has reported that it is at the entry before the gap.
     Lazy,
-    Fault(c_int),
+    Fault(Fault),
 }
 
 /// A bound of the key range that a cursor has read.
@@ -166,13 +190,13 @@ impl Cursor {
     pub(crate) fn trip(&mut self, code: c_int, is_write_only: bool) {
         self.leave();
         if !is_write_only || self.is_write {
-            self.at = CursorPlace::Fault(code);
+            self.at = CursorPlace::Fault(Fault::earlier(code));
         }
     }
 
-    /// Makes the cursor's next call that can fail return the code.
-    pub(crate) fn set_fault(&mut self, code: c_int) {
-        self.at = CursorPlace::Fault(code);
+    /// Makes the cursor's next call that can fail return the fault.
+    pub(crate) fn set_fault(&mut self, fault: Fault) {
+        self.at = CursorPlace::Fault(fault);
     }
 
     pub(crate) fn clear(&mut self, session: &mut Session) {
@@ -200,7 +224,9 @@ impl Cursor {
 
     fn refuse_fault(&self) -> Outcome<()> {
         match self.at {
-            CursorPlace::Fault(code) => Err(Refusal::new(code, FAILED_BEFORE)),
+            CursorPlace::Fault(Fault { code, sentence }) => {
+                Err(Refusal { is_repeated: true, ..Refusal::new(code, sentence) })
+            }
             _ => Ok(()),
         }
     }

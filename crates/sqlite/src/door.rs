@@ -15,7 +15,7 @@ use crate::answer::{Outcome, Refusal, CANTOPEN, CORRUPT, DONE, INTERNAL, INTERRU
 use crate::arguments::{bytes, fields, path, word, Field};
 use crate::chosen::{is_chosen, VARIABLE};
 use crate::connection::Connection;
-use crate::cursor::{Cursor, SearchKey, FAILED_BEFORE};
+use crate::cursor::{Cursor, Fault, SearchKey};
 use crate::home::Home;
 use crate::session::{BeginMode, Session};
 
@@ -41,7 +41,7 @@ fn refused(connection: &mut Connection, refusal: Refusal) -> c_int {
         connection.doom(&refusal.sentence);
     }
     let session = &mut connection.session;
-    session.failed_before = refusal.sentence == FAILED_BEFORE;
+    session.failed_before = refusal.is_repeated;
     // If an earlier error is returned again, the text of the earlier error stays.
     if !session.failed_before || session.refused.as_ref().is_none_or(|(code, _)| *code != refusal.code) {
         // Programs compare this text with SQLite's own.
@@ -416,7 +416,7 @@ extern "C" fn tpsql_eof(connection: &mut Connection, cursor: u32, is_at_end: &mu
 #[no_mangle]
 extern "C" fn tpsql_cursor_fail(connection: &mut Connection, cursor: u32, code: c_int) {
     if let Ok((cursor, _)) = connection.cursor(cursor) {
-        cursor.set_fault(code);
+        cursor.set_fault(Fault::earlier(code));
     }
 }
 

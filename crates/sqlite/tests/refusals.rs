@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sql::Connection;
+use sql::{Connection, ABORT_ROLLBACK};
 
 const MISSING_ALLOWED: i32 = 2 | 4 | 0x40;
 const READ_WRITE: i32 = 2 | 0x40;
@@ -279,6 +279,22 @@ fn the_opening_of_a_tree_waits_no_longer_than_the_busy_timeout() {
         Connection::try_open(other.to_str().unwrap(), READ_WRITE).err().unwrap().code
     });
     assert!(code == 5 && took < Duration::from_secs(2), "{code} after {took:?}");
+}
+
+#[test]
+fn a_select_ended_by_a_rollback_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["one.tp", "one.db"] {
+        let one = Connection::open(&directory.path().join(name));
+        one.ok(
+            "CREATE TABLE t(v); INSERT INTO t VALUES (1), (2); BEGIN; CREATE TABLE other(v); INSERT INTO t VALUES (3)",
+        );
+        let select = one.prepare("SELECT v FROM t").unwrap();
+        assert_eq!(select.step().unwrap().unwrap(), ["1"]);
+        one.ok("ROLLBACK");
+        let failure = select.step().unwrap_err();
+        assert!(failure.code == ABORT_ROLLBACK && failure.sentence == "abort due to ROLLBACK", "{name}: {failure:?}");
+    }
 }
 
 /// Tests of programs make and remove a database again and again in one process.
