@@ -104,13 +104,13 @@ pub const PATCHES: &[Patch] = &[
     // The schema is read while another statement is prepared.
     Patch {
         name: "a schema whose reading cannot begin has its own sentence",
-        behind: "\nSQLITE_PRIVATE int sqlite3InitOne(sqlite3 *db, int iDb, char **pzErrMsg, u32 mFlags){\n",
+        after: "\nSQLITE_PRIVATE int sqlite3InitOne(sqlite3 *db, int iDb, char **pzErrMsg, u32 mFlags){\n",
         at: "      sqlite3SetString(pzErrMsg, db, sqlite3ErrStr(rc));\n",
         put: "<SAME>      rc = sqlite3TpInitError(db, pDb->pBt, rc, pzErrMsg);\n",
     },
     Patch {
         name: "a schema that cannot be read has its own sentence",
-        behind: "\nSQLITE_PRIVATE int sqlite3InitOne(sqlite3 *db, int iDb, char **pzErrMsg, u32 mFlags){\n",
+        after: "\nSQLITE_PRIVATE int sqlite3InitOne(sqlite3 *db, int iDb, char **pzErrMsg, u32 mFlags){\n",
         at: "    if( rc==SQLITE_OK ) rc = initData.rc;\n",
         put: "    if( rc!=SQLITE_OK && *pzErrMsg==0 && sqlite3TpHandleIsOurs(pDb->pBt) ) sqlite3SetString(pzErrMsg, db, sqlite3_errmsg(db));\n<SAME>",
     },
