@@ -10,7 +10,7 @@ use crate::outcome::{table, Counts, Outcome};
 use crate::programs::{self, Profile, Program};
 use crate::suites::{Build, Suite, FUZZ, LAB, SUITES, WATCHERS};
 use crate::workspace::{cargo, niced_cargo, Workspace};
-use crate::{child, fuzz, lab, libtest, sanitizers, setup, testing_page, tidy};
+use crate::{child, fuzz, lab, libtest, release, sanitizers, setup, testing_page, tidy};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,12 @@ const COMPILING: &[Step] = &[
     Step { name: "docs", doubt: "Does the documentation build without warnings?", run: docs },
     Step { name: "doc tests", doubt: "Do the examples in the documentation run?", run: doc_tests },
 ];
+/// The steps that compile only under `--deep`, or if they are chosen by name.
+const COMPILING_DEEP: &[Step] = &[Step {
+    name: "package",
+    doubt: "Can the crates be published?",
+    run: |workspace, _| release::package(workspace, &logs(workspace)),
+}];
 /// The unit tests that loom runs.
 pub const LOOM: &str = "loom";
 /// The doubt that `LOOM` answers.
@@ -92,7 +98,7 @@ const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
 
 /// Every step, in the order of the table.
 pub fn steps() -> impl Iterator<Item = &'static Step> {
-    FIRST.iter().chain(COMPILING)
+    FIRST.iter().chain(COMPILING).chain(COMPILING_DEEP)
 }
 
 /// Prints the names that `cargo xtask test` takes.
@@ -228,7 +234,9 @@ impl Run<'_> {
             let programs = programs.ok().flatten().unwrap_or_default();
             outcomes.extend(suites.iter().map(|suite| measured(suite.name, || self.suite(suite, &programs))));
         }
-        outcomes.extend(COMPILING.iter().filter(|step| self.wants(step.name)).map(|step| self.step(step)));
+        let of_deep = COMPILING_DEEP.iter().filter(|_| self.options.deep || !self.options.chosen.is_empty());
+        let wanted = COMPILING.iter().chain(of_deep).filter(|step| self.wants(step.name));
+        outcomes.extend(wanted.map(|step| self.step(step)));
         outcomes
     }
 

@@ -22,6 +22,7 @@ mod outcome;
 mod paper;
 mod peers;
 mod programs;
+mod release;
 mod sanitizers;
 mod setup;
 mod suites;

@@ -27,6 +27,8 @@ pub struct Package {
     pub targets: Vec<Target>,
     /// The package's cargo features.
     pub features: Vec<String>,
+    /// Whether the package is meant for a registry: false if its manifest has `publish = false`.
+    pub is_published: bool,
 }
 
 /// One line of a `[dependencies]` table.
@@ -103,6 +105,7 @@ impl Package {
                 })
                 .collect(),
             features: value["features"].as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default(),
+            is_published: value["publish"].is_null(),
         }
     }
 }
@@ -150,7 +153,7 @@ mod tests {
     fn metadata_is_read_into_packages_with_their_targets() {
         let value: Value = serde_json::from_str(
             r#"{"workspace_root":"/r","target_directory":"/r/target","packages":[
-                {"name":"libtp-log","manifest_path":"/r/crates/log/Cargo.toml","features":{"planted":[]},
+                {"name":"libtp-log","publish":[],"manifest_path":"/r/crates/log/Cargo.toml","features":{"planted":[]},
                  "dependencies":[{"name":"rio","kind":null},{"name":"loom","kind":"dev"}],
                  "targets":[{"kind":["lib"],"name":"libtp_log","src_path":"/r/crates/log/src/lib.rs"},
                             {"kind":["test"],"name":"torn_tail","src_path":"/r/tests/crash/torn_tail.rs"}]}]}"#,
@@ -162,6 +165,7 @@ mod tests {
         assert!(!package.dependencies[0].for_tests && package.dependencies[1].for_tests);
         assert_eq!(package.targets[1].source, "tests/crash/torn_tail.rs");
         assert_eq!(package.features, ["planted"]);
+        assert!(!package.is_published);
         assert!(workspace.has_target("libtp-log", "test", "torn_tail"));
         assert!(!workspace.has_target("rio", "test", "torn_tail"));
     }

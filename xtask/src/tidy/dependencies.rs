@@ -155,6 +155,7 @@ mod tests {
             dependencies: dependencies.iter().map(dependency).collect(),
             targets: Vec::new(),
             features: Vec::new(),
+            is_published: true,
         }
     }
 

@@ -113,6 +113,7 @@ mod tests {
             dependencies: Vec::new(),
             targets: vec![target],
             features: Vec::new(),
+            is_published: true,
         }
     }
 
