@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use libtp::{Backup, Error, How, RestorePoint};
+use libtp::{Backup, Error, OpenedBy, RestorePoint};
 use libtp_sim::Random;
 
 use crate::load::{open, settings};
@@ -72,7 +72,7 @@ fn a_restored_environment_has_its_own_identity() {
     Backup::open(&backup).unwrap().restore(directory.path(), RestorePoint::End, &mut |_| {}).unwrap();
     assert_ne!(id(directory.path()), old);
     let restored = open(directory.path());
-    assert_eq!(restored.env.opened().how, How::Clean);
+    assert_eq!(restored.env.opened().how, OpenedBy::Clean);
     judge(&restored, &commits, end);
     // Restores the same backup into another directory, while the first restored environment is open.
     let beside = other.path().join("beside");

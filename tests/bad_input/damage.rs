@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use libtp::{Env, Error, How};
+use libtp::{Env, Error, OpenedBy};
 use libtp_record::hash::page::BucketPage;
 
 use crate::child::{fill_and_die, Dead, VALUE_BYTES};
@@ -46,7 +46,7 @@ fn crashed() -> (tempfile::TempDir, Dead) {
 /// Checks that the first `count` records are there and that the database is not damaged.
 fn check(directory: &Path, count: u64) {
     let env = Env::open_or_create(directory).unwrap();
-    assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
+    assert!([OpenedBy::Clean, OpenedBy::Restarted].contains(&env.opened().how), "{:?}", env.opened());
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..count).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
     assert!(env.verify("table").unwrap().findings.is_empty());

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 
 use crate::error_texts::{check_value, key_of, refused, says, value_of};
 
@@ -22,7 +22,7 @@ fn make(directory: &Path) {
 fn check(directory: &Path) {
     let env = Env::open_or_create(directory).unwrap();
     // A refused opening may have begun a restart.
-    assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
+    assert!([OpenedBy::Clean, OpenedBy::Restarted].contains(&env.opened().how), "{:?}", env.opened());
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..COUNT).try_for_each(|one| check_value(&table, txn, one, BYTES))).unwrap();
 }
@@ -75,7 +75,7 @@ fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
         fs::write(&file, text).unwrap();
         if text.is_empty() {
             // An empty control file counts as a missing one.
-            assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Created);
+            assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Created);
             continue;
         }
         let error = refused(directory.path());

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Env, Error, How};
+use libtp::{Env, Error, OpenedBy};
 use libtp_tests::sizes;
 
 use crate::child::{fill_and_die, put, settings, VALUE_BYTES};
@@ -43,7 +43,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let env = Env::builder().settings(settings()).open(&directory);
     let env = env
         .unwrap_or_else(|error| panic!("{bytes} bytes, {} records: opening a full disk: {error}", dead.acknowledged));
-    assert_eq!(env.opened().how, if is_memory_lost { How::Restarted } else { How::Repaired });
+    assert_eq!(env.opened().how, if is_memory_lost { OpenedBy::Restarted } else { OpenedBy::Repaired });
     let table = env.btree("table").unwrap();
     let read_all = |env: &Env, count: u64| {
         env.run(|txn| (0..count).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
@@ -81,7 +81,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     assert!(env.verify("table").unwrap().findings.is_empty());
     drop((table, env));
     let env = Env::open_or_create(&directory).unwrap();
-    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(env.opened().how, OpenedBy::Clean);
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..next).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
     Seen { records: next, refusals: dead.refusals + refusals }

@@ -34,7 +34,7 @@ fn if_there_is_little_room_for_shared_memory_it_is_put_beside_the_data() {
             env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
             // Another handle finds the region in the environment's directory.
             let other = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();
-            assert_eq!(other.opened().how, libtp::How::Joined);
+            assert_eq!(other.opened().how, libtp::OpenedBy::Joined);
         }
     });
 }

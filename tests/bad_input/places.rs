@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use libtp::{Env, Error, How, Settings, SharedMemory};
+use libtp::{Env, Error, OpenedBy, Settings, SharedMemory};
 use libtp_io::Directory;
 use libtp_sim::SimDisk;
 
@@ -43,8 +43,8 @@ fn a_missing_directory_is_made_only_on_request() {
     let error = Env::builder().create(false).open(&deep).unwrap_err();
     says(&error, &["three"]);
     assert!(!place.path().join("one").exists());
-    assert_eq!(Env::open_or_create(&deep).unwrap().opened().how, How::Created);
-    assert_eq!(Env::builder().create(false).open(&deep).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(&deep).unwrap().opened().how, OpenedBy::Created);
+    assert_eq!(Env::builder().create(false).open(&deep).unwrap().opened().how, OpenedBy::Clean);
     // The directory exists and has no environment: a request for an existing environment must make none.
     let empty = place.path().join("empty");
     fs::create_dir(&empty).unwrap();
@@ -103,7 +103,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
         set_mode(&path.join("control"), 0o444);
         says(&refused(&path), &["env", "control", "denied"]);
         set_mode(&path.join("control"), 0o644);
-        assert_eq!(Env::open_or_create(&path).unwrap().opened().how, How::Clean);
+        assert_eq!(Env::open_or_create(&path).unwrap().opened().how, OpenedBy::Clean);
         set_mode(&empty, 0o755);
     });
 }
@@ -141,5 +141,5 @@ fn a_network_filesystem_is_refused_with_a_remedy() {
     says(&error, &["network filesystem", "local disk", "sim:"]);
     assert!(disk.paths().is_empty(), "files were made on the network filesystem: {:?}", disk.paths());
     disk.set_network(false);
-    assert_eq!(open_simulated(&process).unwrap().opened().how, How::Created);
+    assert_eq!(open_simulated(&process).unwrap().opened().how, OpenedBy::Created);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use libtp::{Bytes, Durability, Env, Error, How, Settings};
+use libtp::{Bytes, Durability, Env, Error, OpenedBy, Settings};
 
 use crate::error_texts::{check_value, key_of, refused, says, value_of};
 
@@ -56,7 +56,7 @@ fn impossible_segment_sizes_are_refused() {
         says(&error, &["log_segment"]);
         assert_eq!(
             Env::open_or_create(directory.path()).unwrap().opened().how,
-            How::Created,
+            OpenedBy::Created,
             "the refused opening must make no environment"
         );
     }
@@ -115,7 +115,7 @@ fn the_directories_in_the_settings_file_are_used() {
         "the last process to leave must remove the shared memory"
     );
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(env.opened().how, OpenedBy::Clean);
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
 }

@@ -12,7 +12,7 @@ use libtp_tests::counted_ranges::a_counted_range_stays_unchanged;
 use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
 use libtp_tests::damage::{self, Damage, DamagedImage, IMAGES};
 use libtp_tests::dead_leader::a_dead_leaders_writes_are_written_again;
-use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
+use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, CallClass};
 use libtp_tests::found_tail::a_found_tail_is_written_again;
 use libtp_tests::limited_process::others_continue_while_a_process_is_limited;
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
@@ -30,8 +30,8 @@ const SEEDS: u64 = 10;
 const STATES: u64 = 800;
 /// The number of calls of each class that fail. Many page writes fail, because few power cuts in an interrupted batch
 /// show a bug.
-const FAILING_CALLS: [(Which, u64); 4] =
-    [(Which::Syncs, 60), (Which::DirectorySyncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
+const FAILING_CALLS: [(CallClass, u64); 4] =
+    [(CallClass::Syncs, 60), (CallClass::DirectorySyncs, 60), (CallClass::PageWrites, 100), (CallClass::Any, 40)];
 const DAMAGES: u64 = 60;
 /// The test that tries one bug.
 const ENTRY: &str = "one_bug_in_a_process_of_its_own";
@@ -116,8 +116,8 @@ fn crashes(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
 }
 
 fn failing_calls(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
-    for (which, wanted) in FAILING_CALLS {
-        for failing in failing_calls::sample(which, count_calls(seed, which)?, wanted) {
+    for (class, wanted) in FAILING_CALLS {
+        for failing in failing_calls::sample(class, count_calls(seed, class)?, wanted) {
             watchdog.begin(0, failing.replay(seed));
             caught(|| judge_failing_call(seed, failing)).map_err(|what| format!("{}: {what}", failing.replay(seed)))?;
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use libtp::{Database, Db, Env, How, IndexKeys, Result, Txn};
+use libtp::{Database, Db, Env, IndexKeys, OpenedBy, Result, Txn};
 
 use crate::{churn, several};
 use libtp_tests::audit::nothing_lost;
@@ -16,7 +16,7 @@ pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 /// Opens the environment and checks it: the bank's journal has the transfers in `acknowledged`, the balances agree with
 /// the journal, no database or index is damaged, and no aborted change is there. Returns the contents.
 #[track_caller]
-pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) -> (How, Contents) {
+pub fn whole(directory: &Path, acknowledged: &BTreeSet<TransferId>, what: &str) -> (OpenedBy, Contents) {
     let env =
         Env::builder().log_type(churn::adding()).open(directory).unwrap_or_else(|error| panic!("{what}: {error}"));
     nothing_lost(&env, acknowledged, what);

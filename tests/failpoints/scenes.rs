@@ -57,7 +57,7 @@ impl Figures {
             "from a death to the end of the repair, seen from outside: p50 {half:.1} ms, p99 {most:.1} ms, \
              max {longest:.1} ms; from the detection of a death to the end of a session's repair: {}; \
              its physical half: {}",
-            own(&self.own.burial),
+            own(&self.own.total),
             own(&self.own.physical)
         )
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use libtp::{Env, Error, How, Settings};
+use libtp::{Env, Error, OpenedBy, Settings};
 
 use crate::audit;
 use crate::child::Role;
@@ -295,7 +295,7 @@ impl Scenario {
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
         // No shared memory belongs to the copy, and its environment was not closed. So its opening must be a restart.
-        assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
+        assert_eq!(how, OpenedBy::Restarted, "{what}: how the copy was opened");
         audit::same(&seen, &replayed, what);
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 use libtp_sim::Random;
 use libtp_tests::process::{say, Process};
 use libtp_tests::sizes;
@@ -95,7 +95,7 @@ fn files_and_records_have_one_version_under_kills() {
                     let env = Env::open_or_create(place.join("env")).unwrap();
                     // If the old handle of this process is not closed yet, its threads or the new handle's threads
                     // finish the work later.
-                    let is_alone = env.opened().how != How::Joined;
+                    let is_alone = env.opened().how != OpenedBy::Joined;
                     let patience = if is_alone { Duration::ZERO } else { PATIENCE };
                     settle(&env, &etc, answered.load(Ordering::Relaxed), patience);
                     kept = Some(env);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use libtp::{Env, Granularity, How};
+use libtp::{Env, Granularity, OpenedBy};
 use libtp_sim::Random;
 use libtp_tests::process::Process;
 use libtp_tests::sizes;
@@ -203,7 +203,7 @@ impl Sums {
         self.kills += round.work(&mut random)?;
         let (told, unheard) = round.end(plan.seed % 2 == 1)?;
         let env = Env::builder().settings(settings(plan)).open(directory.path()).map_err(text)?;
-        if env.opened().how == How::Restarted {
+        if env.opened().how == OpenedBy::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
         let mut history = told.history;

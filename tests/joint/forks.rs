@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use libtp::{Builder, Env, Segment, Settings};
-use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::orphan::{leave_a_child, Orphan};
 use libtp_tests::process::is_alone;
 use libtp_tests::process::{next_order, say};
@@ -22,7 +22,7 @@ fn entry() {
     let (env, segment) = open(Path::new(&directory));
     let txn = env.begin().unwrap();
     txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(7);
-    say(&leave_a_child(if way == "fork" { How::Fork } else { How::RawClone }).to_string());
+    say(&leave_a_child(if way == "fork" { ForkKind::Fork } else { ForkKind::RawClone }).to_string());
     if next_order().as_deref() == Some("leave") {
         txn.commit().unwrap();
         rio::failpoint::arm("rio: kept region unused, not sealed");
@@ -81,7 +81,7 @@ fn a_child_cannot_change_a_joined_segment_and_the_parent_commits() {
     if !is_alone("forks::a_child_cannot_change_a_joined_segment_and_the_parent_commits") {
         return;
     }
-    for how in [How::Fork, How::RawClone] {
+    for how in [ForkKind::Fork, ForkKind::RawClone] {
         let directory = tempfile::tempdir().unwrap();
         let (env, segment) = open(directory.path());
         for is_committed in [true, false] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant as Time};
 
-use libtp::{Durability, Env, How};
+use libtp::{Durability, Env, OpenedBy};
 use libtp_sim::Random;
 use libtp_tests::audit::verify_all;
 use libtp_tests::bank::{settings, Bank};
@@ -341,7 +341,7 @@ impl<'d> Run<'d> {
     fn judge(&self, incarnation: u64) -> Result<Report, String> {
         let all: Vec<(u64, Told)> = self.all_workers().map(|worker| (worker.number, worker.told().clone())).collect();
         let env = Env::builder().settings(settings()).open(self.directory).map_err(|error| error.to_string())?;
-        if env.opened().how == How::Restarted {
+        if env.opened().how == OpenedBy::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
         // A worker that is killed while it creates the region leaves no region, so the next worker begins a new

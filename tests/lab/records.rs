@@ -8,7 +8,7 @@
 //! Any other deviation causes a panic and fails the run, in the control, too. The control may lose any number of its
 //! last commits, but no part of a commit.
 
-use libtp::{Bytes, Db, Durability, Env, Error, How, Keep, Recno, Settings, Survives};
+use libtp::{Bytes, Db, Durability, Env, Error, Keep, OpenedBy, Recno, Settings, Survives};
 
 use crate::business::Draw;
 
@@ -101,7 +101,7 @@ impl Books {
         let mut books = Books { env, accounts, ledger, last: Committed { number: 0, digest: 0 } };
         let before = books.look().unwrap_or_else(|what| panic!("{}: {what}", place.name));
         let (opened, stats) = (books.env.opened(), books.env.stats().unwrap());
-        if opened.how == How::Created {
+        if opened.how == OpenedBy::Created {
             return books;
         }
         println!(

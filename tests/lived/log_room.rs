@@ -32,38 +32,38 @@ fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
     ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Create).unwrap(), CONTROL_NAME)
 }
 
-/// One life of a log: from the start of its shared memory to the loss of that memory.
-struct Life {
+/// One incarnation of a log: from the start of its shared memory to the loss of that memory.
+struct LogIncarnation {
     disk: SimDisk,
     log: LogManager,
     processes: ProcessManager,
 }
 
-impl Life {
-    fn first() -> Life {
+impl LogIncarnation {
+    fn first() -> LogIncarnation {
         let disk = SimDisk::new(1);
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let control = Control::new([7; 16], &settings());
         control_file(&directory).create(&control).unwrap();
         directory.sync().unwrap();
-        Life::on(disk, &control, Lsn::FIRST)
+        LogIncarnation::on(disk, &control, Lsn::FIRST)
     }
 
-    fn on(disk: SimDisk, control: &Control, end: Lsn) -> Life {
+    fn on(disk: SimDisk, control: &Control, end: Lsn) -> LogIncarnation {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let region = Region::anonymous(1 << 28).unwrap();
         ProcessManager::init(&region).unwrap();
         let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
         LogManager::init(&region, &settings(), &directory, control, end).unwrap();
         let log = LogManager::attach(&region, &settings(), &directory, control, &processes).unwrap();
-        Life { disk, log, processes }
+        LogIncarnation { disk, log, processes }
     }
 
-    /// Begins the next life, while sessions of this life still exist.
-    fn next(&self) -> Life {
+    /// Begins the next incarnation, while sessions of this incarnation still exist.
+    fn next(&self) -> LogIncarnation {
         let directory: Arc<dyn Directory> = Arc::new(self.disk.clone());
         let found = restart(&directory, &control_file(&directory), &settings()).unwrap();
-        Life::on(self.disk.clone(), &found.control, found.end.end)
+        LogIncarnation::on(self.disk.clone(), &found.control, found.end.end)
     }
 
     fn commit(&self, session: &Session, body: &[u8]) -> libtp_log::Result<Lsn> {
@@ -97,71 +97,71 @@ impl Life {
 
 #[test]
 fn the_smallest_commits_after_a_large_reservation_stay_within_the_ring() {
-    let life = Life::first();
-    let session = life.processes.join().unwrap();
-    life.disk.set_capacity(Some(life.disk.bytes_used() + (400 << 10)));
+    let incarnation = LogIncarnation::first();
+    let session = incarnation.processes.join().unwrap();
+    incarnation.disk.set_capacity(Some(incarnation.disk.bytes_used() + (400 << 10)));
     for loaded in [PAGE_BYTES - record_bytes(0), 0] {
         // A load reserves room for a whole page, and may use less.
-        life.log.reserve(&session, PAGE_BYTES).unwrap();
-        life.log.log(&session, KIND, TxnId::new(1), Lsn::NONE, &[&vec![2; loaded]]);
+        incarnation.log.reserve(&session, PAGE_BYTES).unwrap();
+        incarnation.log.log(&session, KIND, TxnId::new(1), Lsn::NONE, &[&vec![2; loaded]]);
         session.clear_append();
         for _ in 0..5_000 {
-            life.commit_or_recycle(&session, &[]);
+            incarnation.commit_or_recycle(&session, &[]);
         }
     }
-    life.log.check().unwrap();
+    incarnation.log.check().unwrap();
 }
 
 #[test]
 fn appends_on_credit_do_not_use_the_bytes_reserved_for_deletions() {
-    let life = Life::first();
-    let sessions: Vec<Session> = (0..8).map(|_| life.processes.join().unwrap()).collect();
-    let filler = life.processes.join().unwrap();
+    let incarnation = LogIncarnation::first();
+    let sessions: Vec<Session> = (0..8).map(|_| incarnation.processes.join().unwrap()).collect();
+    let filler = incarnation.processes.join().unwrap();
     for session in sessions.iter().chain([&filler]) {
-        life.commit(session, &[]).unwrap();
+        incarnation.commit(session, &[]).unwrap();
     }
-    life.fill_the_disk(&filler);
+    incarnation.fill_the_disk(&filler);
     for session in &sessions {
         while session.log_room().credit() >= record_bytes(0) as u64 {
-            life.commit(session, &[]).unwrap();
+            incarnation.commit(session, &[]).unwrap();
         }
-        assert!(matches!(life.commit(session, &[]), Err(Error::Full { .. })));
+        assert!(matches!(incarnation.commit(session, &[]), Err(Error::Full { .. })));
     }
     // A session that deletes can append all bytes that the log reserves for deletions. Afterwards no session has a
     // credit.
-    let tail = life.log.tail();
+    let tail = incarnation.log.tail();
     let freeing = filler.begin_freeing();
-    while life.commit(&filler, &[3; 500]).is_ok() {}
-    assert!(life.log.tail().since(tail) >= KEPT_BACK_BYTES, "only {} bytes", life.log.tail().since(tail));
+    while incarnation.commit(&filler, &[3; 500]).is_ok() {}
+    assert!(incarnation.log.tail().since(tail) >= KEPT_BACK_BYTES, "only {} bytes", incarnation.log.tail().since(tail));
     drop(freeing);
     assert_eq!(filler.log_room().credit(), 0);
-    assert!(sessions.iter().all(|session| matches!(life.commit(session, &[]), Err(Error::Full { .. }))));
+    assert!(sessions.iter().all(|session| matches!(incarnation.commit(session, &[]), Err(Error::Full { .. }))));
 }
 
 #[test]
 fn a_refused_session_has_no_credit() {
-    let life = Life::first();
-    let (session, filler) = (life.processes.join().unwrap(), life.processes.join().unwrap());
-    life.commit(&session, &[]).unwrap();
+    let incarnation = LogIncarnation::first();
+    let (session, filler) = (incarnation.processes.join().unwrap(), incarnation.processes.join().unwrap());
+    incarnation.commit(&session, &[]).unwrap();
     let credit = session.log_room().credit();
     assert!(credit > 0);
-    life.fill_the_disk(&filler);
+    incarnation.fill_the_disk(&filler);
     assert_eq!(filler.log_room().credit(), 0);
     let larger = usize::try_from(credit).unwrap();
-    assert!(matches!(life.commit(&session, &vec![0; larger]), Err(Error::Full { .. })));
+    assert!(matches!(incarnation.commit(&session, &vec![0; larger]), Err(Error::Full { .. })));
     assert_eq!(session.log_room().credit(), 0);
     assert!(
-        matches!(life.commit(&session, &[]), Err(Error::Full { .. })),
+        matches!(incarnation.commit(&session, &[]), Err(Error::Full { .. })),
         "the session still has a credit from before the refusal"
     );
 }
 
 #[test]
 fn a_session_of_the_next_life_has_no_old_credit() {
-    let life = Life::first();
-    let session = life.processes.join().unwrap();
-    life.commit(&session, &[]).unwrap();
-    let next = life.next();
+    let incarnation = LogIncarnation::first();
+    let session = incarnation.processes.join().unwrap();
+    incarnation.commit(&session, &[]).unwrap();
+    let next = incarnation.next();
     let its = next.processes.join().unwrap();
     assert!(its.log_room().credit() <= session.log_room().credit());
     let larger = vec![4; usize::try_from(session.log_room().credit()).unwrap()];

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::ops::AddAssign;
 use std::sync::Mutex;
 
-use libtp::{Bytes, CommitLsn, DatabaseSettings, Durability, Env, How, Settings, SharedMemory, Txn};
+use libtp::{Bytes, CommitLsn, DatabaseSettings, Durability, Env, OpenedBy, Settings, SharedMemory, Txn};
 use libtp_sim::{LossMode, SimDisk, SimProcess};
 use libtp_tests::sizes;
 use libtp_tests::versions::platform;
@@ -228,7 +228,7 @@ impl<T: Subject> Life<T> {
             states: vec![T::Model::default()],
             tally: Tally { dense: is_dense.into(), ..Tally::default() },
         };
-        life.open(How::Created)?;
+        life.open(OpenedBy::Created)?;
         life.states = vec![life.subject.as_ref().expect("the subject was just opened").begin()?];
         Ok(life)
     }
@@ -253,7 +253,7 @@ impl<T: Subject> Life<T> {
         }
     }
 
-    fn open(&mut self, wanted: How) -> Outcome<()> {
+    fn open(&mut self, wanted: OpenedBy) -> Outcome<()> {
         let directory = self.process.directory();
         let platform = platform(directory, &self.memory);
         let env = Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
@@ -333,7 +333,7 @@ impl<T: Subject> Life<T> {
                 self.tally.reopened += 1;
                 self.close();
                 self.states.drain(..self.states.len() - 1);
-                self.open(How::Clean)?;
+                self.open(OpenedBy::Clean)?;
                 self.check_state()
             }
             Next::Death => {
@@ -346,7 +346,7 @@ impl<T: Subject> Life<T> {
                 }
                 std::mem::forget((self.subject.take(), self.env.take()));
                 self.process = self.disk.process_view();
-                self.open(How::Repaired)?;
+                self.open(OpenedBy::Repaired)?;
                 self.check_state()
             }
             Next::PowerCut(image) => {
@@ -357,7 +357,7 @@ impl<T: Subject> Life<T> {
                 self.disk = image;
                 self.process = self.disk.process_view();
                 self.memory = SharedMemory::new();
-                self.open(How::Restarted)?;
+                self.open(OpenedBy::Restarted)?;
                 self.check_state_after_loss()
             }
         }

@@ -5,7 +5,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use libtp::{Env, How, Keep};
+use libtp::{Env, Keep, OpenedBy};
 
 use crate::crew::Member;
 
@@ -55,7 +55,7 @@ fn another_build_takes_over_answered_commits_that_were_not_synced() {
     assert!(!env.opened().lost, "the opening read all commits from the memory, and lost none");
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
-    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Clean);
 }
 
 /// Overwrites each copy of a value in the shared memory with zeros.
@@ -78,7 +78,7 @@ fn a_relaxed_commit_missing_in_damaged_memory_is_reported_as_lost() {
     swap_build(region.as_ref());
     lose_value(region.as_ref(), b"value");
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!((env.opened().how, env.opened().lost), (How::Restarted, true));
+    assert_eq!((env.opened().how, env.opened().lost), (OpenedBy::Restarted, true));
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"old"[..]));
 }
@@ -103,7 +103,7 @@ fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_explains() {
     let region = killed_with_a_relaxed_commit(directory.path());
     [LAYOUT, LOG_LAYOUT].iter().for_each(|place| swap(region.as_ref(), *place));
     let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Restarted);
+    assert_eq!(env.opened().how, OpenedBy::Restarted);
     drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"old"[..]));
 }
@@ -119,7 +119,7 @@ fn another_build_is_refused_while_others_are_attached() {
     assert!(error.contains("another build") && error.contains(&region), "{error}");
     assert_eq!(one.ask("get key"), "value");
     swap_build(region.as_ref());
-    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Joined);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Joined);
     one.leave();
 }
 
@@ -132,7 +132,7 @@ fn another_build_takes_over_when_it_is_first() {
     one.kill();
     one.acknowledged();
     swap_build(region.as_ref());
-    for wanted in [How::Restarted, How::Clean] {
+    for wanted in [OpenedBy::Restarted, OpenedBy::Clean] {
         let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.opened().how, wanted);
         let table = env.btree("table").unwrap();

@@ -10,7 +10,7 @@ use libtp::{Db, Durability, Env, Error, Granularity, Keep, Txn};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
 use libtp_sim::Random;
-use libtp_tests::forking::How;
+use libtp_tests::forking::ForkKind;
 use libtp_tests::orphan::leave_a_child;
 use libtp_tests::process::{next_order, say};
 
@@ -157,7 +157,9 @@ fn obey<'e>(
             let error = std::process::Command::new("sleep").arg("60").exec();
             format!("failed: {error}")
         }
-        (["fork", how], _) => leave_a_child(if *how == "raw" { How::RawClone } else { How::Fork }).to_string(),
+        (["fork", how], _) => {
+            leave_a_child(if *how == "raw" { ForkKind::RawClone } else { ForkKind::Fork }).to_string()
+        }
         (["read-own-files", count], _) => {
             for _ in 0..count.parse().unwrap_or(0) {
                 read_own_files(env.path());

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
 use crate::crew::Member;
@@ -180,7 +180,7 @@ fn processes_with_full_shared_memory_get_an_error_and_lose_nothing() {
         assert_eq!(crew[1].ask("get key"), "value");
         crew.into_iter().for_each(Member::leave);
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_ne!(env.opened().how, How::Restarted);
+        assert_ne!(env.opened().how, OpenedBy::Restarted);
         let journal = Bank::open(&env).unwrap().audit().unwrap();
         assert!(
             journal.len() >= done * 4000 + 100,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use libtp::{Env, Error, How, Keep};
+use libtp::{Env, Error, Keep, OpenedBy};
 use tempfile::TempDir;
 
 #[cfg(feature = "failpoints")]
@@ -57,9 +57,9 @@ fn a_copy_of_a_live_environment_is_a_separate_environment() {
 #[derive(Clone, Copy, Debug)]
 enum Of {
     /// While the same processes work. They die afterwards.
-    SameLife,
+    SameIncarnation,
     /// After earlier processes have closed the environment in good order.
-    EarlierLife,
+    EarlierIncarnation,
 }
 
 /// The way in which a backup replaces the files.
@@ -72,10 +72,10 @@ enum Restored {
 }
 
 const ALL: [(Of, Restored); 4] = [
-    (Of::SameLife, Restored::Over),
-    (Of::SameLife, Restored::Substitute),
-    (Of::EarlierLife, Restored::Over),
-    (Of::EarlierLife, Restored::Substitute),
+    (Of::SameIncarnation, Restored::Over),
+    (Of::SameIncarnation, Restored::Substitute),
+    (Of::EarlierIncarnation, Restored::Over),
+    (Of::EarlierIncarnation, Restored::Substitute),
 ];
 
 /// Makes a directory for an environment, and a directory of its own for its shared memory. In the usual directory of
@@ -107,8 +107,8 @@ fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
     let mut one = Member::start(directory.path(), 1);
     one.ask("put key backup");
     match of {
-        Of::SameLife => copy(directory.path(), backup.path()),
-        Of::EarlierLife => {
+        Of::SameIncarnation => copy(directory.path(), backup.path()),
+        Of::EarlierIncarnation => {
             one.leave();
             copy(directory.path(), backup.path());
             one = Member::start(directory.path(), 2);
@@ -150,7 +150,7 @@ fn the_choice_of_the_files_keeps_the_backup() {
         let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
         assert_eq!(get(&env, "key").as_deref(), Some("backup"), "{of:?} {how:?}");
         drop(env);
-        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean, "{of:?} {how:?}");
+        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Clean, "{of:?} {how:?}");
     }
 }
 
@@ -161,13 +161,13 @@ fn the_choice_of_the_memory_keeps_the_later_changes() {
         let env = Env::builder().keep(Keep::Region).open(directory.path()).unwrap();
         assert_eq!(
             env.opened().how,
-            How::Restarted,
+            OpenedBy::Restarted,
             "the data files are those of the backup, so the log must be replayed"
         );
         assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
         drop(env);
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!(env.opened().how, How::Clean, "{of:?} {how:?}");
+        assert_eq!(env.opened().how, OpenedBy::Clean, "{of:?} {how:?}");
         assert_eq!(get(&env, "key").as_deref(), Some("later49"), "{of:?} {how:?}");
         assert!(env.verify("table").unwrap().findings.is_empty());
     }
@@ -202,7 +202,7 @@ fn the_choice_of_the_memory_can_be_repeated_after_a_death() {
         assert!(env.verify("table").unwrap().findings.is_empty());
         drop(env);
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some("later299")), "{point:?}");
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (OpenedBy::Clean, Some("later299")), "{point:?}");
     }
 }
 
@@ -227,10 +227,10 @@ fn broken_memory_and_a_restored_backup_are_refused_with_the_choices() {
     for (keep, value) in [(Keep::Files, "backup"), (Keep::Region, "later49")] {
         let (directory, _memory) = restored();
         let env = Env::builder().keep(keep).open(directory.path()).unwrap();
-        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some(value)));
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (OpenedBy::Restarted, Some(value)));
         drop(env);
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Clean, Some(value)));
+        assert_eq!((env.opened().how, get(&env, "key").as_deref()), (OpenedBy::Clean, Some(value)));
         assert!(env.verify("table").unwrap().findings.is_empty());
     }
 }
@@ -245,7 +245,7 @@ fn a_backup_that_has_all_that_the_memory_has_is_opened_without_a_question() {
     copy(directory.path(), backup.path());
     replace_directory(&backup, &directory);
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
+    assert_eq!((env.opened().how, get(&env, "key").as_deref()), (OpenedBy::Restarted, Some("value")));
     drop(env);
     assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0, "the old region must be removed");
 }
@@ -286,7 +286,7 @@ fn a_copied_region_file_is_not_trusted() {
     std::fs::rename(&region, &other).unwrap();
     std::fs::copy(&aside, &region).unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!((env.opened().how, get(&env, "key").as_deref()), (How::Restarted, Some("value")));
+    assert_eq!((env.opened().how, get(&env, "key").as_deref()), (OpenedBy::Restarted, Some("value")));
     drop(std::fs::remove_file(other));
 }
 
@@ -302,7 +302,7 @@ fn a_backup_restored_under_working_processes_is_noticed() {
     // files without the region of the running processes.
     match Env::open_or_create(directory.path()) {
         Ok(env) => {
-            assert_eq!(env.opened().how, How::Joined);
+            assert_eq!(env.opened().how, OpenedBy::Joined);
             assert_eq!(get(&env, "key").as_deref(), Some("after"));
         }
         Err(error) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 use libtp_tests::audit::nothing_lost;
 use libtp_tests::sizes;
 use libtp_tests::transfers::TransferId;
@@ -38,7 +38,7 @@ fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) ->
 }
 
 /// Opens the environment and compares its journal with the acknowledged transfers.
-fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
+fn judge(directory: &Path, wanted: OpenedBy, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
     let env = Env::open_or_create(directory).unwrap();
     assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
     let journal = nothing_lost(&env, acknowledged, "after all processes died");
@@ -71,7 +71,7 @@ fn die_again_and_again(death: Death, is_memory_lost: bool) -> usize {
         let durability = if round % 2 == 0 || is_memory_lost { "sync" } else { "relaxed" };
         acknowledged.extend(work_and_die(directory.path(), round, durability, death));
         region.iter().for_each(|region| std::fs::remove_file(region).unwrap());
-        let wanted = if is_memory_lost { How::Restarted } else { How::Repaired };
+        let wanted = if is_memory_lost { OpenedBy::Restarted } else { OpenedBy::Repaired };
         longest = longest.max(judge(directory.path(), wanted, &mut acknowledged));
     }
     sum += acknowledged.len();
@@ -124,7 +124,7 @@ fn no_change_of_an_unfinished_transaction_is_left_after_the_death_of_all_process
             std::fs::remove_file(region).unwrap();
         }
         let env = Env::open_or_create(directory.path()).unwrap();
-        assert_eq!(env.opened().how, if is_memory_lost { How::Restarted } else { How::Repaired });
+        assert_eq!(env.opened().how, if is_memory_lost { OpenedBy::Restarted } else { OpenedBy::Repaired });
         assert_eq!(env.opened().undone, 1, "{:?}", env.opened());
         let table = env.btree("table").unwrap();
         let get = |key: &[u8]| env.run(|txn| table.get(txn, key)).unwrap();

@@ -2,7 +2,7 @@
 //! transaction that asks for `Sync`: the dead session's commit must be on disk before this transaction is answered
 //! (PROTOCOLS L4, D6).
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 
 use crate::crew::Member;
 
@@ -28,7 +28,7 @@ fn changes_read_from_a_dead_session_are_on_disk_before_the_answer() {
     reader.wait();
     std::fs::remove_file(region).unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Restarted);
+    assert_eq!(env.opened().how, OpenedBy::Restarted);
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"key")).unwrap();
     assert_eq!(

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 use libtp_tests::orphan::Orphan;
 use libtp_tests::sizes;
 
@@ -53,7 +53,7 @@ fn the_next_open_works(how: &str) {
     for _ in 0..2 {
         let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
-        assert_ne!(env.opened().how, How::Restarted, "the region was there");
+        assert_ne!(env.opened().how, OpenedBy::Restarted, "the region was there");
         assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"before"[..]));
         assert!(orphan.lives(), "the child has ended, so the test shows nothing");
     }
@@ -83,7 +83,7 @@ fn a_process_that_opens_and_closes_the_environments_files_stays_attached() {
     curious.ask("begin");
     curious.ask("put key unfinished");
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Joined);
+    assert_eq!(env.opened().how, OpenedBy::Joined);
     let table = env.btree("table").unwrap();
     let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(200)).open(directory.path()).unwrap();
     let same = impatient.btree("table").unwrap();

@@ -4,8 +4,8 @@
 
 use std::path::Path;
 
-use libtp::{Builder, Env, Error, How, Settings};
-use libtp_tests::forking::{exit_now, make_child, How as Making, Side};
+use libtp::{Builder, Env, Error, OpenedBy, Settings};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::process::{next_order, say, Process};
 use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions};
 
@@ -81,7 +81,7 @@ fn open(directory: &Path) -> Env {
 fn entry() {
     let (Ok(part), Some(directory)) = (std::env::var(PART), std::env::var_os(DIRECTORY)) else { return };
     let (part, how) = part.split_once(' ').expect("a part and a way");
-    let how = if how == "clone" { Making::RawClone } else { Making::Fork };
+    let how = if how == "clone" { ForkKind::RawClone } else { ForkKind::Fork };
     let directory = Path::new(&directory);
     match part {
         "told" => reports_the_fork(directory, how),
@@ -102,9 +102,9 @@ fn is_forked<T>(result: libtp::Result<T>) -> bool {
 
 /// Lets the child try calls on its inherited handles, drop the handles, and end. Then the parent continues as if there
 /// were no child.
-fn reports_the_fork(directory: &Path, how: Making) {
+fn reports_the_fork(directory: &Path, how: ForkKind) {
     // Background threads harm only a child made by clone (see `open`).
-    let env = if how == Making::Fork { Env::open_or_create(directory).unwrap() } else { open(directory) };
+    let env = if how == ForkKind::Fork { Env::open_or_create(directory).unwrap() } else { open(directory) };
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
     let txn = env.begin().unwrap();
@@ -158,7 +158,7 @@ fn reports_the_fork(directory: &Path, how: Making) {
 }
 
 /// Begins a transaction, makes a child that only sleeps and never calls the library, and waits to be killed.
-fn is_outlived(directory: &Path, how: Making) {
+fn is_outlived(directory: &Path, how: ForkKind) {
     let env = open(directory);
     let table = env.btree("table").unwrap();
     let txn = env.begin().unwrap();
@@ -177,14 +177,14 @@ fn is_outlived(directory: &Path, how: Making) {
 }
 
 /// Lets the child open the environment for itself, work, and outlive its parent.
-fn opens_again(directory: &Path, how: Making) {
+fn opens_again(directory: &Path, how: ForkKind) {
     let env = open(directory);
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"parent", b"1")).unwrap();
     match make_child(how) {
         Side::Child => {
             let own = open(directory);
-            assert_eq!(own.opened().how, How::Joined);
+            assert_eq!(own.opened().how, OpenedBy::Joined);
             let its = own.btree("table").unwrap();
             own.run(|txn| its.put(txn, b"child", b"1")).unwrap();
             // The child drops the inherited handles. Its own handles still work.
@@ -212,7 +212,7 @@ fn a_handle_in_a_forked_child_reports_the_fork_and_the_parents_handle_is_unchang
         assert_eq!(parent.answer(), "committed", "{way}");
         // The parent is still attached, and other processes see its commits.
         let env = Env::open_or_create(dir.path()).unwrap();
-        assert_eq!(env.opened().how, How::Joined, "{way}");
+        assert_eq!(env.opened().how, OpenedBy::Joined, "{way}");
         let table = env.btree("table").unwrap();
         let found = |key: &[u8]| env.run(|txn| table.get(txn, key)).unwrap().is_some();
         assert!(found(b"before") && found(b"during") && found(b"after") && !found(b"child"), "{way}");
@@ -253,13 +253,13 @@ fn a_child_that_outlives_all_killed_processes_does_not_prevent_the_next_open() {
         parent.meet_grandchild();
         parent.kill();
         let env = Env::open_or_create(dir.path()).unwrap();
-        assert_eq!(env.opened().how, How::Repaired, "{way}");
+        assert_eq!(env.opened().how, OpenedBy::Repaired, "{way}");
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
         drop((table, env));
         // The clone still has its parent's lock. If the region were removed, the next opening could not distinguish the
         // clone from a living process that uses other memory. So the region is not removed.
-        let next = if way == "fork" { How::Clean } else { How::Repaired };
+        let next = if way == "fork" { OpenedBy::Clean } else { OpenedBy::Repaired };
         assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, next, "{way}");
     }
 }
@@ -272,7 +272,7 @@ fn a_forked_child_may_open_the_environment_for_itself() {
         parent.meet_grandchild();
         parent.kill();
         let env = open(dir.path());
-        assert_eq!(env.opened().how, How::Joined, "{way}: the child itself is attached");
+        assert_eq!(env.opened().how, OpenedBy::Joined, "{way}: the child itself is attached");
         let table = env.btree("table").unwrap();
         for key in [&b"parent"[..], b"child", b"child again"] {
             assert!(env.run(|txn| table.get(txn, key)).unwrap().is_some(), "{way}");
@@ -302,5 +302,9 @@ fn a_process_that_opens_and_closes_the_environments_files_keeps_its_locks() {
     let sessions = observer.managers().processes.sessions();
     assert!(sessions.iter().all(|session| session.alive), "{sessions:?}");
     drop(observer);
-    assert_eq!(open(dir.path()).opened().how, How::Joined, "the first handle has lost its lock on the control file");
+    assert_eq!(
+        open(dir.path()).opened().how,
+        OpenedBy::Joined,
+        "the first handle has lost its lock on the control file"
+    );
 }

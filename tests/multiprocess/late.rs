@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env, How, ProcessState};
+use libtp::{Durability, Env, OpenedBy, ProcessState};
 
 use libtp_tests::process::until;
 
@@ -60,14 +60,14 @@ fn a_process_that_leaves_does_not_wait_for_latches_of_a_stopped_process() {
         holder.kill();
         holder.wait();
         let env = idle().open(directory.path()).unwrap();
-        assert_eq!(env.opened().how, How::Repaired, "{place}");
+        assert_eq!(env.opened().how, OpenedBy::Repaired, "{place}");
         let table = env.btree("table").unwrap();
         for key in [&b"leaver"[..], b"own"] {
             assert_eq!(env.run(|txn| table.get(txn, key)).unwrap().as_deref(), Some(&b"1"[..]), "{place}");
         }
         assert!(env.managers().processes.dead_sessions().is_empty(), "{place}");
         drop((table, env));
-        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean, "{place}");
+        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Clean, "{place}");
     }
     println!("figures: two processes left while one was stopped: in at most {} ms together", longest.as_millis());
 }
@@ -93,5 +93,5 @@ fn a_stopped_process_that_is_continued_repairs_the_sessions_of_other_processes()
     assert_eq!(holder.ask("get key"), "1");
     drop(look);
     holder.leave();
-    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Clean);
 }

@@ -1,6 +1,6 @@
 //! Processes open the environment and leave it, in any order.
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
@@ -22,7 +22,7 @@ fn first_or_last_leaves_first(first_leaves_first: bool) {
     third.ask("transfers 100");
     third.leave();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(env.opened().how, OpenedBy::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 500);
 }
 
@@ -57,7 +57,7 @@ fn one_process_may_open_it_twice() {
     let directory = tempfile::tempdir().unwrap();
     let one = Env::open_or_create(directory.path()).unwrap();
     let two = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!((one.opened().how, two.opened().how), (How::Created, How::Joined));
+    assert_eq!((one.opened().how, two.opened().how), (OpenedBy::Created, OpenedBy::Joined));
     let (table, same) = (one.btree("table").unwrap(), two.btree("table").unwrap());
     for round in 0..100u32 {
         one.run(|txn| table.put(txn, b"key", &round.to_le_bytes())).unwrap();
@@ -74,7 +74,7 @@ fn one_process_may_open_it_twice() {
     drop((table, one));
     assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&b"mine"[..]));
     drop((same, two, third, impatient));
-    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Clean);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn of_many_processes_that_open_a_new_environment_at_once_exactly_one_makes_it() 
         assert_eq!(member.answer(), "left");
     }
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(env.opened().how, OpenedBy::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 400);
 }
 
@@ -113,7 +113,7 @@ fn a_process_that_cannot_see_the_shared_memory_learns_the_setting() {
     let error = Env::open_or_create(directory.path()).unwrap_err().to_string();
     std::fs::rename(&hidden, &region).unwrap();
     assert!(error.contains("region_directory") && error.contains(&directory.path().display().to_string()), "{error}");
-    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Joined);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Joined);
     assert_eq!(one.ask("get key"), "value");
     one.leave();
 }
@@ -169,5 +169,5 @@ fn a_forgotten_transaction_ends_with_its_process() {
     let slots = env.managers().processes.sessions();
     assert!(slots.iter().all(|session| session.alive && session.pid == std::process::id()), "{slots:?}");
     drop((table, env));
-    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, OpenedBy::Clean);
 }

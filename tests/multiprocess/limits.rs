@@ -30,7 +30,7 @@ fn a_process_with_too_small_an_address_space_is_refused_and_the_others_continue(
     let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
     assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, libtp::How::Repaired);
+    assert_eq!(env.opened().how, libtp::OpenedBy::Repaired);
     assert_eq!(libtp_tests::transfers::Bank::open(&env).unwrap().audit().unwrap().len(), 200);
 }
 

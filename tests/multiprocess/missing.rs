@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use libtp::{Durability, Env, How};
+use libtp::{Durability, Env, OpenedBy};
 
 use crate::crew::Member;
 use libtp_tests::transfers::Bank;
@@ -28,7 +28,7 @@ fn without_the_control_file_openings_are_refused_and_attached_processes_continue
     // After the file is put back, everything is as before.
     fs::rename(&aside, &control).unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Joined);
+    assert_eq!(env.opened().how, OpenedBy::Joined);
     one.leave();
     two.leave();
     let table = env.btree("table").unwrap();
@@ -70,14 +70,14 @@ fn attached_processes_continue_after_a_rename_of_the_directory_and_others_join_b
     assert_eq!(stranger.how, "Created");
     assert_eq!(stranger.ask("get key"), "none");
     let env = Env::open_or_create(&new).unwrap();
-    assert_eq!(env.opened().how, How::Joined);
+    assert_eq!(env.opened().how, OpenedBy::Joined);
     one.leave();
     two.leave();
     stranger.leave();
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 2100);
     drop(env);
     let env = Env::open_or_create(&new).unwrap();
-    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(env.opened().how, OpenedBy::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 2100);
 }
 
@@ -90,13 +90,13 @@ fn attached_processes_continue_after_the_removal_of_their_memorys_file_and_other
     two.ask("transfers 100");
     // The processes have rebuilt the memory, or are about to.
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Joined);
+    assert_eq!(env.opened().how, OpenedBy::Joined);
     drop(env);
     one.leave();
     two.ask("put key value");
     two.leave();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Clean);
+    assert_eq!(env.opened().how, OpenedBy::Clean);
     assert_eq!(Bank::open(&env).unwrap().audit().unwrap().len(), 200);
 }
 
@@ -113,7 +113,7 @@ fn if_processes_whose_memorys_file_was_removed_are_killed_no_sync_commit_is_lost
     }
     let env = Env::open_or_create(directory.path()).unwrap();
     // The processes may have rebuilt the memory before they were killed.
-    assert!(matches!(env.opened().how, How::Restarted | How::Repaired), "{:?}", env.opened());
+    assert!(matches!(env.opened().how, OpenedBy::Restarted | OpenedBy::Repaired), "{:?}", env.opened());
     assert!(!env.opened().lost);
     let table = env.btree("table").unwrap();
     for key in [b"one", b"two"] {

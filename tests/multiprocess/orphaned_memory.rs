@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libtp::{Env, How, OrphanedMemory};
+use libtp::{Env, OpenedBy, OrphanedMemory};
 use tempfile::TempDir;
 
 use crate::crew::Member;
@@ -62,7 +62,7 @@ fn region_of_a_deleted_environment(place: &Place, name: &str) -> PathBuf {
     region
 }
 
-fn value(directory: &Path) -> (How, Option<Vec<u8>>) {
+fn value(directory: &Path) -> (OpenedBy, Option<Vec<u8>>) {
     let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     (env.opened().how, env.run(|txn| table.get(txn, b"key")).unwrap())
@@ -82,7 +82,7 @@ fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
     assert!(!region.exists(), "{} was not removed", region.display());
     assert!(of_dead.exists() && of_living.exists(), "the memory of an existing environment was removed");
     living.leave();
-    assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+    assert_eq!(value(&dead), (OpenedBy::Repaired, Some(b"value".to_vec())));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn an_opening_of_another_environment_removes_orphaned_memory() {
         }
     }
     assert!(of_dead.exists(), "the memory of an existing environment was removed");
-    assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+    assert_eq!(value(&dead), (OpenedBy::Repaired, Some(b"value".to_vec())));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_process_that_has_long_been_attached_removes_left_memory_when_it_calls_sweep
         assert!(!region.exists(), "{} was not removed", region.display());
     }
     assert!(of_dead.exists() && Path::new(&env.stats().unwrap().region).exists());
-    assert_eq!(value(&dead), (How::Repaired, Some(b"value".to_vec())));
+    assert_eq!(value(&dead), (OpenedBy::Repaired, Some(b"value".to_vec())));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn left_memory_with_commits_that_are_not_on_disk_is_reported_and_found_from_the_
         if shown.is_empty() {
             // The commit was written to disk before the kill, so the memory is not needed.
             assert!(!region.exists());
-            assert_eq!(value(&new), (How::Restarted, Some(b"value".to_vec())));
+            assert_eq!(value(&new), (OpenedBy::Restarted, Some(b"value".to_vec())));
             assert!(attempt < 20, "the commit was on disk each time");
             continue;
         }
@@ -165,7 +165,7 @@ fn left_memory_with_commits_that_are_not_on_disk_is_reported_and_found_from_the_
         let directory = fs::canonicalize(place.homes.path()).unwrap().join("old").display().to_string();
         assert_eq!(shown[0].directory, directory);
         assert!(shown[0].remove.contains(&region.display().to_string()) && shown[0].why.contains("not on disk"));
-        assert_eq!(value(&new), (How::Repaired, Some(b"value".to_vec())));
+        assert_eq!(value(&new), (OpenedBy::Repaired, Some(b"value".to_vec())));
         assert!(!region.exists());
         return;
     }
@@ -179,7 +179,7 @@ fn an_environment_that_was_moved_loses_nothing_with_its_memory() {
     fs::rename(&old, &new).unwrap();
     assert_eq!(place.sweep("third"), []);
     assert!(!region.exists());
-    assert_eq!(value(&new), (How::Restarted, Some(b"value".to_vec())));
+    assert_eq!(value(&new), (OpenedBy::Restarted, Some(b"value".to_vec())));
 }
 
 #[test]
@@ -191,12 +191,12 @@ fn a_joining_process_notes_the_environments_present_place() {
     let region = PathBuf::from(one.ask("region"));
     let new = place.homes.path().join("new");
     fs::rename(&old, &new).unwrap();
-    assert_eq!(value(&new), (How::Joined, Some(b"value".to_vec())));
+    assert_eq!(value(&new), (OpenedBy::Joined, Some(b"value".to_vec())));
     one.kill();
     one.wait();
     assert_eq!(place.sweep("third"), []);
     assert!(region.exists(), "the memory of a moved environment was removed");
-    assert_eq!(value(&new), (How::Repaired, Some(b"value".to_vec())));
+    assert_eq!(value(&new), (OpenedBy::Repaired, Some(b"value".to_vec())));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn memory_of_a_deleted_environment_is_not_used_by_a_new_environment_in_the_same_
     let (directory, region) = place.killed_after("gone", &["put key value"]);
     fs::remove_dir_all(&directory).unwrap();
     place.environment("gone");
-    assert_eq!(value(&directory), (How::Created, None));
+    assert_eq!(value(&directory), (OpenedBy::Created, None));
     assert!(!region.exists());
 }
 
@@ -278,7 +278,7 @@ fn openings_and_removals_of_orphaned_memory_do_not_disturb_each_other() {
             one.ask(&format!("put key {round}"));
             one.kill();
             one.wait();
-            assert_eq!(value(&directory), (How::Repaired, Some(round.to_string().into_bytes())));
+            assert_eq!(value(&directory), (OpenedBy::Repaired, Some(round.to_string().into_bytes())));
             // The environment's directory is moved away for a moment, and back.
             let away = place.homes.path().join("away");
             let mut one = Member::start(&directory, 1);
@@ -290,7 +290,7 @@ fn openings_and_removals_of_orphaned_memory_do_not_disturb_each_other() {
             let (how, found) = value(&directory);
             assert_eq!(found, Some(b"relaxed".to_vec()));
             // If the commit was on the disk already, the memory was not needed and may have been removed.
-            assert!(matches!(how, How::Repaired | How::Restarted), "{how:?}");
+            assert!(matches!(how, OpenedBy::Repaired | OpenedBy::Restarted), "{how:?}");
         }
     });
 }

@@ -150,14 +150,14 @@ fn a_process_stopped_just_after_it_left_needs_no_repair() {
     let mut leaver = Member::start(directory.path(), 1);
     let env = Env::open_or_create(directory.path()).unwrap();
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
-    leaver.ask("arm leave: seat given up, door held!stop");
+    leaver.ask("arm leave: attachment lock given up, door held!stop");
     leaver.order("leave");
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     while !stat().contains(") T ") {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The leaving process has released its seat. If it still had a session now, the other processes would take the
-    // session for dead and repair it.
+    // The leaving process has released its attachment lock. If it still had a session now, the other processes would
+    // take the session for dead and repair it.
     let sessions: Vec<_> = env.sessions().into_iter().filter(|one| one.pid == pid).collect();
     leaver.resume();
     assert_eq!(leaver.answer(), "left");
@@ -241,7 +241,7 @@ fn a_process_stopped_at_the_door_is_named_and_the_others_leave() {
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
-    assert!(look.begin().is_err(), "a handle without a seat can begin no transaction");
+    assert!(look.begin().is_err(), "a handle without an attachment lock can begin no transaction");
     holder.resume();
     assert_eq!(holder.answer(), "left");
     assert_eq!(look.opening_process(), None);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 
 use crate::crew::Member;
 
@@ -44,7 +44,7 @@ fn memory_that_belongs_to_another_user_is_not_trusted() {
     }
     match Env::open_or_create(directory.path()) {
         Ok(env) => {
-            assert_eq!(env.opened().how, How::Restarted, "the other user's memory was used");
+            assert_eq!(env.opened().how, OpenedBy::Restarted, "the other user's memory was used");
             assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
         }
         Err(error) => {
@@ -67,7 +67,7 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
         change_owner(&region, "a_file_planted_under_the_name_of_our_memory_is_not_used");
         match Env::open_or_create(directory.path()) {
             Ok(env) => {
-                assert_eq!(env.opened().how, How::Restarted, "the planted file was used");
+                assert_eq!(env.opened().how, OpenedBy::Restarted, "the planted file was used");
                 assert_eq!(value(&env).as_deref(), Some(&b"value"[..]));
             }
             Err(error) => assert!(error.to_string().contains(&region.display().to_string()), "{error}"),

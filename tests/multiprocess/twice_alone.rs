@@ -1,7 +1,7 @@
 //! All processes die; then the process that opens the environment next dies in the middle of its repair (PROTOCOLS D3,
 //! D6, L6).
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 
 use crate::crew::Member;
 
@@ -19,7 +19,7 @@ fn a_half_made_update_is_made_again_though_two_repairers_die_in_its_redo() {
         repairer.wait();
     }
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!((env.opened().how, env.opened().redone), (How::Repaired, 1));
+    assert_eq!((env.opened().how, env.opened().redone), (OpenedBy::Repaired, 1));
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"one")).unwrap();
     assert_eq!(found.as_deref(), Some(&b"before"[..]), "the transaction of the update had not committed");
@@ -42,7 +42,7 @@ fn a_half_made_update_does_not_reach_the_disk_before_its_record_is_redone() {
     // The machine stops, so the memory is lost, and with it the log record.
     std::fs::remove_file(region).unwrap();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Restarted);
+    assert_eq!(env.opened().how, OpenedBy::Restarted);
     let table = env.btree("table").unwrap();
     let found = env.run(|txn| table.get(txn, b"one")).unwrap();
     assert_eq!(found.as_deref(), Some(&b"before"[..]), "a part of the update is on the disk");
@@ -74,7 +74,7 @@ fn a_session_that_died_in_an_append_is_undone_though_the_repairer_dies_too() {
     let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
     repairer.wait();
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Repaired);
+    assert_eq!(env.opened().how, OpenedBy::Repaired);
     let table = env.btree("table").unwrap();
     for (key, expected) in [("one", Some("before")), ("two", Some("before")), ("three", None)] {
         let found = env.run(|txn| table.get(txn, key.as_bytes())).unwrap();

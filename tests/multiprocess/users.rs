@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use libtp::{Env, How};
+use libtp::{Env, OpenedBy};
 
 /// The environment's directory. Without this variable, the process is not a visitor.
 const DIRECTORY: &str = "LIBTP_TEST_USER_DIRECTORY";
@@ -281,5 +281,5 @@ fn a_file_of_another_user_under_the_name_of_the_shared_memory_is_ignored_and_blo
         assert_eq!(std::fs::read_to_string(&secret).unwrap(), "not to be touched");
     }
     let how = Env::open_or_create(place.environment()).unwrap().opened().how;
-    assert_eq!(how, How::Clean);
+    assert_eq!(how, OpenedBy::Clean);
 }

@@ -46,7 +46,7 @@ const TARGETS: &[&str] = &[
     "page table buckets",
     "pool table",
     "pools",
-    "shelves",
+    "pool parts",
     "frame slabs",
     "frames",
     "transaction header",

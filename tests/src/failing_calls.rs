@@ -29,7 +29,7 @@ pub const KINDS: [(Fault, Repeat); 6] = [
 
 /// A class of calls. The calls of one class are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum CallClass {
     /// All calls that can fail.
     Any,
     /// Syncs of files.
@@ -40,21 +40,21 @@ pub enum Which {
     PageWrites,
 }
 
-impl Which {
+impl CallClass {
     fn calls(self) -> Calls {
         match self {
-            Which::Any => Calls::Any,
-            Which::Syncs => Calls::Of(Operation::Sync),
-            Which::DirectorySyncs => Calls::Of(Operation::SyncDirectory),
-            Which::PageWrites => Calls::On(Operation::Write, DATABASE_END.into()),
+            CallClass::Any => Calls::Any,
+            CallClass::Syncs => Calls::Of(Operation::Sync),
+            CallClass::DirectorySyncs => Calls::Of(Operation::SyncDirectory),
+            CallClass::PageWrites => Calls::On(Operation::Write, DATABASE_END.into()),
         }
     }
 
     /// Returns the class of that name.
-    pub fn named(name: &str) -> Option<Which> {
-        [Which::Any, Which::Syncs, Which::DirectorySyncs, Which::PageWrites]
+    pub fn named(name: &str) -> Option<CallClass> {
+        [CallClass::Any, CallClass::Syncs, CallClass::DirectorySyncs, CallClass::PageWrites]
             .into_iter()
-            .find(|which| format!("{which:?}") == name)
+            .find(|class| format!("{class:?}") == name)
     }
 }
 
@@ -62,7 +62,7 @@ impl Which {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailingCall {
     /// The class of calls.
-    pub which: Which,
+    pub class: CallClass,
     /// The call's number in its class.
     pub call: u64,
     /// An index into [`KINDS`].
@@ -72,8 +72,8 @@ pub struct FailingCall {
 impl FailingCall {
     /// Returns the variables that repeat this failure.
     pub fn replay(self, seed: u64) -> String {
-        let FailingCall { which, call, kind } = self;
-        format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_CALL={call} LIBTP_TEST_FAULT={kind} LIBTP_TEST_WHICH={which:?}")
+        let FailingCall { class, call, kind } = self;
+        format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_CALL={call} LIBTP_TEST_FAULT={kind} LIBTP_TEST_WHICH={class:?}")
     }
 }
 
@@ -90,11 +90,11 @@ pub fn plan(seed: u64) -> Plan {
 ///
 /// # Errors
 /// The workload does not run.
-pub fn count_calls(seed: u64, which: Which) -> Result<u64, String> {
+pub fn count_calls(seed: u64, class: CallClass) -> Result<u64, String> {
     let run = caught(|| workload::run(plan(seed), |_| {}))?;
-    Ok(match which {
-        Which::Any | Which::Syncs | Which::DirectorySyncs => run.machine.disk.calls(&which.calls()),
-        Which::PageWrites => page_writes(&run.machine.disk.trace()),
+    Ok(match class {
+        CallClass::Any | CallClass::Syncs | CallClass::DirectorySyncs => run.machine.disk.calls(&class.calls()),
+        CallClass::PageWrites => page_writes(&run.machine.disk.trace()),
     })
 }
 
@@ -117,14 +117,14 @@ fn page_writes(trace: &[TraceEntry]) -> u64 {
 }
 
 /// Returns `wanted` of all failing calls, at equal steps. The kinds of failure alternate.
-pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
+pub fn sample(class: CallClass, calls: u64, wanted: u64) -> Vec<FailingCall> {
     let kinds = KINDS.len() as u64;
     let all = calls * kinds;
     let wanted = wanted.min(all);
     let is_taken = |at: &u64| at * wanted / all != (at + 1) * wanted / all;
     let one = |at: u64| {
         let call = at / kinds;
-        FailingCall { which, call, kind: usize::try_from((at + call) % kinds).unwrap_or(0) }
+        FailingCall { class, call, kind: usize::try_from((at + call) % kinds).unwrap_or(0) }
     };
     (0..all).filter(is_taken).map(one).collect()
 }
@@ -135,7 +135,7 @@ pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
 /// Describes the fault.
 pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String> {
     let (fault, repeat) = KINDS[failing.kind];
-    let run = workload::run(plan(seed), |disk| disk.fail_call(failing.which.calls(), failing.call, fault, repeat))?;
+    let run = workload::run(plan(seed), |disk| disk.fail_call(failing.class.calls(), failing.call, fault, repeat))?;
     let disk = &run.machine.disk;
     let mut random = Random::new(seed ^ failing.call << 8);
     let layout = Layout::of_seed(seed);

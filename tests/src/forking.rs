@@ -5,7 +5,7 @@
 
 /// How a child is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum ForkKind {
     /// By the C library.
     Fork,
     /// By the system call directly, so the C library's handlers of a fork do not run.
@@ -25,12 +25,12 @@ pub enum Side {
 ///
 /// # Panics
 /// If the kernel makes no child.
-pub fn make_child(how: How) -> Side {
+pub fn make_child(how: ForkKind) -> Side {
     let pid = match how {
         // SAFETY: takes nothing and returns an integer. In the child only this thread runs: the caller ensures that
         // no other thread was in the middle of a change.
-        How::Fork => i64::from(unsafe { libc::fork() }),
-        How::RawClone => {
+        ForkKind::Fork => i64::from(unsafe { libc::fork() }),
+        ForkKind::RawClone => {
             let none: libc::c_long = 0;
             // SAFETY: clone(2) without CLONE_VM and without a stack: the child is a copy of this process, as after a
             // fork.

@@ -7,7 +7,7 @@
 use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
-use crate::log_life::Life;
+use crate::lone_log::LoneLog;
 
 /// Bytes of the record whose sync fails. It fills many pages; the later record shares only the last of them.
 const FOUND: usize = 40_000;
@@ -18,25 +18,25 @@ const FOUND: usize = 40_000;
 /// A durable record, or a record that a durable record depends on, is gone.
 pub fn a_found_tail_is_written_again(seed: u64) -> Result<(), String> {
     let disk = SimDisk::new(seed);
-    let life = Life::begin(&disk)?;
-    life.append(b"kept")?;
-    life.force()?;
-    life.append(&[b'f'; FOUND])?;
+    let log = LoneLog::begin(&disk)?;
+    log.append(b"kept")?;
+    log.force()?;
+    log.append(&[b'f'; FOUND])?;
     disk.fail_call(Calls::On(Operation::Sync, "log.0".into()), 0, Fault::Eio, Repeat::Once);
-    if life.force().is_ok() {
+    if log.force().is_ok() {
         return Err("UNUSABLE: no sync has failed".into());
     }
-    drop(life);
-    let life = Life::begin(&disk)?;
-    let found = life.bodies()?;
+    drop(log);
+    let log = LoneLog::begin(&disk)?;
+    let found = log.bodies()?;
     if found.len() != 2 {
         return Err(format!("UNUSABLE: a restart found {} records, where two can be read", found.len()));
     }
-    life.append(b"later")?;
-    life.force()?;
+    log.append(b"later")?;
+    log.force()?;
     let position = disk.io_index();
     for mode in LossMode::ALL {
-        let bodies = Life::begin(&disk.image_at(position, mode, seed))?.bodies()?;
+        let bodies = LoneLog::begin(&disk.image_at(position, mode, seed))?.bodies()?;
         if bodies.len() != 3 {
             let lengths: Vec<usize> = bodies.iter().map(Vec::len).collect();
             return Err(format!(

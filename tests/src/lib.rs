@@ -10,7 +10,7 @@
 //! | `failing_calls` | the workload with one call failing |
 //! | `damage` | damages files, and judges the bytes read from them |
 //! | `found_tail` | records that were never synced, and that a restart finds |
-//! | `log_life` | a log without the other managers, and one session |
+//! | `lone_log` | a log without the other managers, and one session |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
 //! | `small_disk` | small disks mounted in a namespace of the test, and tests run as an ordinary user |
@@ -50,7 +50,7 @@ pub mod indices;
 pub mod library;
 pub mod limited_process;
 pub mod log_ends;
-pub mod log_life;
+pub mod lone_log;
 pub mod losing_disk;
 pub mod oracle;
 pub mod orphan;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{kill_process, Pid, Signal};
 
-use crate::forking::{exit_now, make_child, How, Side};
+use crate::forking::{exit_now, make_child, ForkKind, Side};
 use crate::process::Process;
 
 /// The time after which an orphan ends by itself.
@@ -69,7 +69,7 @@ impl Drop for Orphan {
 }
 
 /// Makes a child that does nothing for a while; returns the child's pid.
-pub fn leave_a_child(how: How) -> i32 {
+pub fn leave_a_child(how: ForkKind) -> i32 {
     match make_child(how) {
         Side::Child => {
             // The sleep is bounded: the test that would kill this process may have been killed itself.

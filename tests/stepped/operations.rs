@@ -5,7 +5,7 @@
 use libtp::{Durability, Mode, Result};
 
 use crate::child::Part;
-use crate::world::{key, value, Edit, Which, World, WARM};
+use crate::world::{key, value, Database, Edit, World, WARM};
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,25 +94,25 @@ impl Operation {
         let name = |begin: &str| if is_warm { WARM.to_owned() + begin } else { begin.to_owned() }.into_bytes();
         let record = if is_warm { name("") } else { key(RECORD) };
         let (new, value) = ([name("i"), value(nth)].concat(), value(nth));
-        let put = |which, key: &[u8], value: Vec<u8>| Edit { which, key: key.to_vec(), value: Some(value) };
+        let put = |database, key: &[u8], value: Vec<u8>| Edit { database, key: key.to_vec(), value: Some(value) };
         let own = if is_warm { b"warmwarm".to_vec() } else { value.clone() };
-        let append = Edit { which: Which::Numbers, key: Vec::new(), value: Some(own) };
+        let append = Edit { database: Database::Numbers, key: Vec::new(), value: Some(own) };
         match self {
             Update | UpdatePart | FirstUse | NewChunk | Wait | CommitRelaxed | CommitSync | CommitBeforeWaiter => {
-                vec![put(Which::Tree, &record, value)]
+                vec![put(Database::Tree, &record, value)]
             }
-            PutLonger => vec![put(Which::Tree, &record, value.repeat(12))],
-            Insert => vec![put(Which::Tree, &new, value)],
-            Delete => vec![Edit { which: Which::Tree, key: name("d"), value: None }],
+            PutLonger => vec![put(Database::Tree, &record, value.repeat(12))],
+            Insert => vec![put(Database::Tree, &new, value)],
+            Delete => vec![Edit { database: Database::Tree, key: name("d"), value: None }],
             Append => vec![append],
-            PutHash | UpdatePartHash => vec![put(Which::Hash, &record, value)],
+            PutHash | UpdatePartHash => vec![put(Database::Hash, &record, value)],
             Lock | LockRecord | Get | Empty => Vec::new(),
-            Abort | RollBack => vec![put(Which::Tree, &record, value.clone()), put(Which::Tree, &new, value)],
+            Abort | RollBack => vec![put(Database::Tree, &record, value.clone()), put(Database::Tree, &new, value)],
             Split => {
-                let part = |part: u8| put(Which::Wide, &[&new[..], &[b'a' + part]].concat(), value.repeat(120));
+                let part = |part: u8| put(Database::Wide, &[&new[..], &[b'a' + part]].concat(), value.repeat(120));
                 (0..6).map(part).collect()
             }
-            Whole => vec![put(Which::Tree, &record, value.clone()), put(Which::Hash, &record, value), append],
+            Whole => vec![put(Database::Tree, &record, value.clone()), put(Database::Hash, &record, value), append],
         }
     }
 
@@ -132,8 +132,8 @@ impl Operation {
             edit.value = value;
             edit
         };
-        let change = Edit { which: Which::Tree, key: key(RECORD), value: Some(value(nth)) };
-        let changed = self.attempts(dead, false).into_iter().flat_map(|edit| match (self, edit.which) {
+        let change = Edit { database: Database::Tree, key: key(RECORD), value: Some(value(nth)) };
+        let changed = self.attempts(dead, false).into_iter().flat_map(|edit| match (self, edit.database) {
             (Delete, _) => vec![set(edit, Some(value(nth)))],
             // Removes a record that the operation inserted.
             (Insert | Split | Abort | RollBack, _) if edit.key != key(RECORD) => {

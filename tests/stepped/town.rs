@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp::{Env, How, Settings};
+use libtp::{Env, OpenedBy, Settings};
 use libtp_tests::audit::{at_rest, nothing_lost, report, verify_all};
 use libtp_tests::transfers::TransferId;
 
@@ -243,7 +243,7 @@ impl Town {
         drop(ManuallyDrop::into_inner(world));
         for (path, what) in [(path, "opened again"), (copy, "replayed")] {
             let world = open(&path).map_err(|error| format!("{what}: {error}"))?;
-            if what == "replayed" && world.env.opened().how != How::Restarted {
+            if what == "replayed" && world.env.opened().how != OpenedBy::Restarted {
                 return Err(format!("the copy was opened as {:?}", world.env.opened().how));
             }
             nothing_lost(&world.env, &acknowledged, what);

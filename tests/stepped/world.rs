@@ -17,7 +17,7 @@ const RECORDS: u64 = 40;
 
 /// A database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Which {
+pub enum Database {
     /// A B-tree of short records.
     Tree,
     /// A hash file.
@@ -31,7 +31,7 @@ pub enum Which {
 /// A change of one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    pub which: Which,
+    pub database: Database,
     /// The key; empty for a record by number, which is appended.
     pub key: Vec<u8>,
     /// The new value; `None` to delete the record.
@@ -40,27 +40,27 @@ pub struct Edit {
 
 /// The records of all databases. The key of a record by number is its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents(BTreeMap<(Which, Vec<u8>), Vec<u8>>);
+pub struct Contents(BTreeMap<(Database, Vec<u8>), Vec<u8>>);
 
 impl Contents {
     /// Makes the change.
     pub fn apply(&mut self, edit: &Edit) {
-        let key = if edit.which == Which::Numbers { edit.value.clone().unwrap() } else { edit.key.clone() };
+        let key = if edit.database == Database::Numbers { edit.value.clone().unwrap() } else { edit.key.clone() };
         match &edit.value {
-            Some(value) => self.add(edit.which, key, value.clone()),
-            None => drop(self.0.remove(&(edit.which, key))),
+            Some(value) => self.add(edit.database, key, value.clone()),
+            None => drop(self.0.remove(&(edit.database, key))),
         }
     }
 
-    fn add(&mut self, which: Which, key: Vec<u8>, value: Vec<u8>) {
+    fn add(&mut self, database: Database, key: Vec<u8>, value: Vec<u8>) {
         if !key.starts_with(WARM.as_bytes()) {
-            self.0.insert((which, key), value);
+            self.0.insert((database, key), value);
         }
     }
 
     /// Describes the first difference to the contents that were found.
     pub fn apart(&self, found: &Contents) -> Option<String> {
-        let text = |(which, key): &(Which, Vec<u8>)| format!("{which:?} {}", String::from_utf8_lossy(key));
+        let text = |(database, key): &(Database, Vec<u8>)| format!("{database:?} {}", String::from_utf8_lossy(key));
         let short = |value: Option<&Vec<u8>>| {
             value.map(|value| format!("{} of {} bytes", String::from_utf8_lossy(&value[..8]), value.len()))
         };
@@ -113,7 +113,7 @@ impl World {
 
     /// Makes the change.
     pub fn apply(&self, txn: &Txn<'_>, edit: &Edit) -> Result<()> {
-        match (&edit.value, self.db(edit.which)) {
+        match (&edit.value, self.db(edit.database)) {
             (Some(value), Some(db)) => db.put(txn, &edit.key, value),
             (None, Some(db)) => db.delete(txn, &edit.key).map(drop),
             (value, None) => self.numbers.append(txn, value.as_ref().unwrap()).map(drop),
@@ -122,7 +122,7 @@ impl World {
 
     /// Locks the record, and returns whether the change is there.
     pub fn has(&self, txn: &Txn<'_>, edit: &Edit) -> Result<bool> {
-        match self.db(edit.which) {
+        match self.db(edit.database) {
             Some(db) => Ok(db.get_for_update(txn, &edit.key)? == edit.value),
             None => Ok(self.numbers.cursor(txn).last()?.map(|(_, record)| record) == edit.value),
         }
@@ -134,12 +134,12 @@ impl World {
         self.numbers.get(txn, 1).map(drop)
     }
 
-    fn db(&self, which: Which) -> Option<&Db> {
-        match which {
-            Which::Tree => Some(&self.tree),
-            Which::Hash => Some(&self.hash),
-            Which::Wide => Some(&self.wide),
-            Which::Numbers => None,
+    fn db(&self, database: Database) -> Option<&Db> {
+        match database {
+            Database::Tree => Some(&self.tree),
+            Database::Hash => Some(&self.hash),
+            Database::Wide => Some(&self.wide),
+            Database::Numbers => None,
         }
     }
 
@@ -147,20 +147,20 @@ impl World {
     pub fn contents(&self) -> Result<Contents> {
         self.env.run(|txn| {
             let mut contents = Contents::default();
-            for which in [Which::Tree, Which::Hash, Which::Wide] {
-                let mut cursor = self.db(which).unwrap().cursor(txn);
+            for database in [Database::Tree, Database::Hash, Database::Wide] {
+                let mut cursor = self.db(database).unwrap().cursor(txn);
                 let mut at = cursor.first()?;
                 while let Some((key, value)) = at {
-                    contents.add(which, key, value);
+                    contents.add(database, key, value);
                     at = cursor.next()?;
                 }
             }
             let mut cursor = self.numbers.cursor(txn);
             let mut at = cursor.first()?;
             while let Some((number, record)) = at {
-                let is_there = contents.0.contains_key(&(Which::Numbers, record.clone()));
+                let is_there = contents.0.contains_key(&(Database::Numbers, record.clone()));
                 let key = if is_there { format!("again at {number}").into_bytes() } else { record.clone() };
-                contents.add(Which::Numbers, key, record);
+                contents.add(Database::Numbers, key, record);
                 at = cursor.next()?;
             }
             Ok(contents)

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::orphan::{leave_a_child, Orphan};
 use libtp_tests::planted::Suite;
 use libtp_tests::process::{next_order, say};
@@ -13,9 +13,9 @@ use vista::{Error, Segment};
 
 const PATH: &str = "LIBTP_TEST_FORKED_PATH";
 const WAY: &str = "LIBTP_TEST_FORKED_WAY";
-const WAYS: [(&str, How); 2] = [("fork", How::Fork), ("clone", How::RawClone)];
+const WAYS: [(&str, ForkKind); 2] = [("fork", ForkKind::Fork), ("clone", ForkKind::RawClone)];
 
-fn way() -> Option<(PathBuf, How)> {
+fn way() -> Option<(PathBuf, ForkKind)> {
     let (path, way) = (std::env::var_os(PATH)?, std::env::var(WAY).ok()?);
     WAYS.iter().find(|(name, _)| *name == way).map(|(_, how)| (path.into(), *how))
 }
@@ -93,7 +93,7 @@ fn a_child_that_drops_its_inheritance_takes_nothing_from_its_parent() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
     let segment = Segment::open(&path, 64).unwrap();
-    match make_child(How::Fork) {
+    match make_child(ForkKind::Fork) {
         Side::Child => {
             drop(segment);
             exit_now(0);

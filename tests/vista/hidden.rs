@@ -7,7 +7,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::planted::{self, NoticedBy};
 use libtp_tests::process::{succeeds, this_program};
 use vista::{Options, Segment};
@@ -60,7 +60,7 @@ fn mappings(path: &Path) -> Vec<(usize, usize)> {
 }
 
 fn faults(address: usize, value: u64) -> bool {
-    match make_child(How::Fork) {
+    match make_child(ForkKind::Fork) {
         Side::Child => {
             store(address, value);
             exit_now(0);

@@ -6,12 +6,12 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::process::is_alone;
 use rustix::process::{waitpid, Pid, WaitOptions};
 use vista::{Error, Memory as _, Options, Result, Segment, Txn};
 
-const WAYS: [How; 2] = [How::Fork, How::RawClone];
+const WAYS: [ForkKind; 2] = [ForkKind::Fork, ForkKind::RawClone];
 const BYTES: u64 = 1 << 20;
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
@@ -44,7 +44,7 @@ impl Refusals {
 }
 
 /// Runs `work` in a child, which then ends.
-fn in_a_child(how: How, work: impl FnOnce(&mut Refusals)) {
+fn in_a_child(how: ForkKind, work: impl FnOnce(&mut Refusals)) {
     match make_child(how) {
         Side::Child => {
             let mut refusals = Refusals::new();

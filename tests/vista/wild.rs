@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::sizes;
 use rio::Key;
 use vista::{Guard, Options};
@@ -61,7 +61,7 @@ fn store_wildly(path: &Path, guard: Guard) {
         if nth % 2 == 0 && guard != Guard::Keys {
             txn.set_range(DECLARED.start as u64, 100).unwrap()[0] = 1;
         }
-        match make_child(How::Fork) {
+        match make_child(ForkKind::Fork) {
             Side::Child => {
                 store(address, draw.0);
                 exit_now(0);

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
-use libtp_tests::forking::{exit_now, make_child, How, Side};
+use libtp_tests::forking::{exit_now, make_child, ForkKind, Side};
 use libtp_tests::process::{succeeds, this_program};
 use libtp_tests::sizes;
 use vista::{Options, Segment};
@@ -76,7 +76,7 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
     file.read_exact_at(&mut before, place).unwrap();
     draw.below(2);
     let value = draw.0.to_ne_bytes();
-    match make_child(How::Fork) {
+    match make_child(ForkKind::Fork) {
         Side::Child => {
             // The parent reports the child's end.
             std::panic::set_hook(Box::new(|_| {}));

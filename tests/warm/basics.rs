@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use libtp::{Durability, Env, Error, How, Keep, Survives};
+use libtp::{Durability, Env, Error, Keep, OpenedBy, Survives};
 use libtp_tests::process::{next_order, say, Process};
 
 pub const DIRECTORY: &str = "LIBTP_TEST_WARM_DIRECTORY";
@@ -38,7 +38,7 @@ fn rio_commits_are_refused_with_a_remedy_if_the_memory_survives_only_processes()
     assert!(left.len() == 1 && left[0].file_name() == "libtp.toml", "the refused opening has made a file: {left:?}");
     assert!(std::fs::read_dir(directory.path().join("memory")).unwrap().next().is_none());
     let env = Env::open_or_create(directory.path()).unwrap();
-    assert_eq!(env.opened().how, How::Created);
+    assert_eq!(env.opened().how, OpenedBy::Created);
     let stock = env.btree("stock").unwrap();
     assert!(matches!(env.begin_with(Durability::Rio), Err(Error::NotLasting { .. })));
     let mut txn = env.begin().unwrap();
@@ -132,7 +132,7 @@ fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files.filter(is_data).map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-pub fn apples(directory: &Path) -> (How, bool, Option<Vec<u8>>) {
+pub fn apples(directory: &Path) -> (OpenedBy, bool, Option<Vec<u8>>) {
     let env = Env::open_or_create(directory).unwrap();
     let stock = env.btree("stock").unwrap();
     let value = env.run(|txn| stock.get(txn, b"apples")).unwrap();
@@ -145,8 +145,8 @@ fn memory_that_survived_a_restart_has_the_answered_commits() {
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     killed(directory.path());
     start_machine_again(directory.path());
-    assert_eq!(apples(directory.path()), (How::Survived, false, Some(b"3".to_vec())));
-    assert_eq!(apples(directory.path()), (How::Clean, false, Some(b"3".to_vec())));
+    assert_eq!(apples(directory.path()), (OpenedBy::Survived, false, Some(b"3".to_vec())));
+    assert_eq!(apples(directory.path()), (OpenedBy::Clean, false, Some(b"3".to_vec())));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn memory_without_a_declaration_is_not_trusted_after_a_restart() {
     start_machine_again(directory.path());
     let (how, lost, _) = apples(directory.path());
     // A relaxed commit was acknowledged that may not have been on the disk, so a loss is reported.
-    assert_eq!((how, lost), (How::Restarted, true));
+    assert_eq!((how, lost), (OpenedBy::Restarted, true));
 }
 
 #[test]
@@ -167,11 +167,11 @@ fn lost_memory_is_reported() {
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
     refused_without_memory(directory.path());
-    assert_eq!(opened_without_memory(directory.path()), (How::Restarted, true));
+    assert_eq!(opened_without_memory(directory.path()), (OpenedBy::Restarted, true));
     assert!(!apples(directory.path()).1, "the loss is reported once");
 }
 
-pub fn opened_without_memory(directory: &Path) -> (How, bool) {
+pub fn opened_without_memory(directory: &Path) -> (OpenedBy, bool) {
     let env = Env::builder().keep(Keep::Files).open(directory).unwrap();
     (env.opened().how, env.opened().lost)
 }
@@ -197,7 +197,7 @@ fn an_opening_without_the_memory_is_refused_until_the_memory_is_back() {
     refused_without_memory(directory.path());
     // The memory is mounted again.
     std::fs::rename(away.path().join("memory"), &memory).unwrap();
-    assert_eq!(apples(directory.path()), (How::Survived, false, Some(b"3".to_vec())));
+    assert_eq!(apples(directory.path()), (OpenedBy::Survived, false, Some(b"3".to_vec())));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_process_without_lasting_memory_changes_nothing() {
     let refused = Env::builder().keep(Keep::Files).open(directory.path()).err().unwrap();
     assert!(matches!(refused, Error::NotLasting { .. }), "{refused}");
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
-    assert_eq!(opened_without_memory(directory.path()), (How::Restarted, true));
+    assert_eq!(opened_without_memory(directory.path()), (OpenedBy::Restarted, true));
 }
 
 #[test]
@@ -231,5 +231,5 @@ fn a_process_that_repairs_a_dead_process_may_declare_that_the_memory_survives() 
     found(directory.path(), "durability = \"relaxed\"");
     killed(directory.path());
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
-    assert_eq!(apples(directory.path()), (How::Repaired, false, Some(b"3".to_vec())));
+    assert_eq!(apples(directory.path()), (OpenedBy::Repaired, false, Some(b"3".to_vec())));
 }

@@ -1,7 +1,7 @@
 //! A process dies when it is about to acknowledge a commit from memory, or while it recovers such commits after a
 //! restart of the machine. The next process finds the commits in spite of that death.
 
-use libtp::How;
+use libtp::OpenedBy;
 use libtp_tests::failpoints::{self, Scene};
 use libtp_tests::process::{Process, FAILPOINT};
 
@@ -42,7 +42,7 @@ fn a_death_at_the_warm_start_leaves_the_commits_to_the_next_process() {
         deaths += 1;
         let (how, lost, value) = apples(directory.path());
         assert_eq!((lost, value.as_deref()), (false, Some(&b"3"[..])), "{name}");
-        assert!(matches!(how, How::Survived | How::Restarted), "{name}: {how:?}");
+        assert!(matches!(how, OpenedBy::Survived | OpenedBy::Restarted), "{name}: {how:?}");
     }
     println!("figures: {deaths} deaths at warm starts, 0 lost");
 }
@@ -52,7 +52,7 @@ fn a_death_before_the_first_answer_leaves_no_commit() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     assert!(dies(directory.path(), "basics::entry", "rio: noted in the control file, not in the region"));
-    assert_eq!(apples(directory.path()), (How::Repaired, false, None));
+    assert_eq!(apples(directory.path()), (OpenedBy::Repaired, false, None));
 }
 
 #[test]
@@ -76,5 +76,5 @@ fn commits_after_an_interrupted_close_are_not_forgotten() {
     // The next process finds the memory in good order, and acknowledges more commits from it.
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
-    assert_eq!(opened_without_memory(directory.path()), (How::Restarted, true));
+    assert_eq!(opened_without_memory(directory.path()), (OpenedBy::Restarted, true));
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use libtp::{Bytes, Durability, Env, How, Memory, Platform, Settings, Survives};
+use libtp::{Bytes, Durability, Env, Memory, OpenedBy, Platform, Settings, Survives};
 use libtp_sim::Random;
 use libtp_tests::audit::verify_all;
 use libtp_tests::bank::{self, Bank};
@@ -174,7 +174,7 @@ fn answered_commits_survive_kills_and_a_disk_that_loses_unsynced_bytes() {
             "{what}: commits are reported as lost, although the memory was kept: {:?}",
             env.opened()
         );
-        survived += u64::from(env.opened().how == How::Survived);
+        survived += u64::from(env.opened().how == OpenedBy::Survived);
         verify_all(&env).unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
         let bank = Bank::open(&env).unwrap();
         let found = bank.audit().unwrap_or_else(|torn| panic!("{what}: {torn}"));

@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use libtp::How;
+use libtp::OpenedBy;
 #[cfg(feature = "failpoints")]
 use libtp_tests::process::{Process, FAILPOINT};
 
@@ -41,7 +41,7 @@ fn commits_survive_a_hit_of_any_word_of_the_log_and_a_restart() {
         let directory = with_a_commit_only_in_memory();
         hit(directory.path(), word);
         start_machine_again(directory.path());
-        let kept = (How::Survived, false, Some(b"3".to_vec()));
+        let kept = (OpenedBy::Survived, false, Some(b"3".to_vec()));
         assert_eq!(apples(directory.path()), kept, "word {word} was hit");
     }
 }
@@ -50,7 +50,7 @@ fn commits_survive_a_hit_of_any_word_of_the_log_and_a_restart() {
 fn no_loss_is_reported_where_all_commits_were_found() {
     let directory = with_a_commit_only_in_memory();
     hit(directory.path(), TAIL);
-    assert_eq!(apples(directory.path()), (How::Restarted, false, Some(b"3".to_vec())));
+    assert_eq!(apples(directory.path()), (OpenedBy::Restarted, false, Some(b"3".to_vec())));
 }
 
 /// A panic while the log is read from memory means that the memory cannot be trusted. The opening process reports a
@@ -86,5 +86,5 @@ fn a_loss_is_reported_where_a_commit_itself_was_hit() {
         memory.windows(6).enumerate().filter(|(_, six)| six == b"apples").map(|(at, _)| at).collect();
     places.iter().for_each(|&at| file.write_all_at(b"APPLES", at as u64).unwrap());
     let (how, lost, value) = apples(directory.path());
-    assert_eq!((how, lost, value), (How::Restarted, true, None));
+    assert_eq!((how, lost, value), (OpenedBy::Restarted, true, None));
 }

@@ -10,17 +10,18 @@
 //!
 //! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
 //! acknowledges from memory (docs/design/0007). The judge does not rely on the machine's memory alone: the machine also
-//! announces each ended transaction through a port (`told`).
+//! announces each ended transaction through a port (`announcements`).
 //!
 //! | file | contents |
 //! |---|---|
 //! | `build` | the kernel, and the initial file system with the guest's program and its C libraries |
 //! | `cpio` | the archive that a kernel unpacks |
 //! | `machine` | QEMU, its console, its monitor |
-//! | `told` | the announcements |
+//! | `announcements` | the announcements |
 //! | `judge` | the comparison of announcements and findings, for segments |
 //! | `records` | the comparison of announcements and findings, for records |
 
+mod announcements;
 mod build;
 mod cpio;
 mod judge;
@@ -28,7 +29,6 @@ mod judge;
 mod judge_tests;
 mod machine;
 mod records;
-mod told;
 
 use std::io;
 use std::path::Path;

@@ -23,15 +23,15 @@ const AHEAD_MAX: u32 = 1024;
 const DIRTY_SHARE: usize = 4;
 
 impl BufferManager {
-    /// Examines the frames that will be replaced next, and writes the dirty frames, at most one batch for each shelf.
-    /// Skips a shelf while it can grow. Returns the number of written frames. If the number is zero, the caller should
-    /// call again in a few milliseconds, otherwise at once. The caller holds no latch.
+    /// Examines the frames that will be replaced next, and writes the dirty frames, at most one batch for each pool
+    /// part. Skips a pool part while it can grow. Returns the number of written frames. If the number is zero, the
+    /// caller should call again in a few milliseconds, otherwise at once. The caller holds no latch.
     ///
     /// # Errors
     /// The errors of [`BufferManager::write_all`]. A page that could not be written stays dirty.
     pub fn background_step(&self, session: &Session) -> Result<usize> {
         let mut written = 0;
-        for (_, part) in self.pools.shelves() {
+        for (_, part) in self.pools.parts() {
             if part.can_grow() {
                 continue;
             }

@@ -19,7 +19,7 @@ use crate::PageId;
 /// A frame, its page, and its word `used` when the policy chose it.
 type Chosen = (Offset<FrameSlot>, PageId, u32);
 
-/// The frames of a shelf that can be replaced next, in the policy's order.
+/// The frames of a pool part that can be replaced next, in the policy's order.
 #[derive(Default)]
 pub(crate) struct CleanedFrames(Mutex<VecDeque<Chosen>>);
 

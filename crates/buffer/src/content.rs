@@ -315,13 +315,13 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Returns the place of the bytes of the frame `slot`, which was taken from a shelf before.
+    /// Returns the place of the bytes of the frame `slot`, which was taken from a pool part before.
     #[inline]
     pub(crate) fn taken(slot: &FrameSlot) -> Body {
         // The fields were stored before the frame first held a page, and `find` has read the frame's page with acquire
         // ordering.
         let area = slot.area.get();
-        let data = area.data().expect("a frame that was taken from a shelf has a data area");
+        let data = area.data().expect("a frame that was taken from a pool part has a data area");
         Body { data, page_bytes: area.page_bytes() }
     }
 

@@ -16,12 +16,12 @@ use crate::version::State;
 use crate::{BufferManager, Error, Result};
 
 /// An evictor writes the dirty frames that it has seen, at most a batch, as soon as it has seen enough: at least
-/// `DIRTY_SEEN_MIN`, and at least one in `DIRTY_SEEN_SHARE` of the shelf's frames.
+/// `DIRTY_SEEN_MIN`, and at least one in `DIRTY_SEEN_SHARE` of the pool part's frames.
 const DIRTY_SEEN_MIN: usize = 16;
 const DIRTY_SEEN_SHARE: usize = 4;
 /// The number of rounds in which an evictor finds every frame in use and waits, before it fails: about ten seconds.
 const PATIENCE: u32 = 5_000;
-/// The number of rounds that find every frame in use, or dirty, before the shelf grows beyond its budget.
+/// The number of rounds that find every frame in use, or dirty, before the pool part grows beyond its budget.
 const ROUNDS_IN_USE: u32 = 20;
 const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ const GROWTH_LOOKS: u32 = 2;
 const GROWTH_SLICES: u32 = 400;
 
 impl BufferManager {
-    /// Returns a frame of the shelf, latched and empty.
+    /// Returns a frame of the pool part, latched and empty.
     pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, part: &'s PoolPart) -> Result<FrameInHand<'s>> {
         let (mut round, mut growth) = (0, 0);
         while round < PATIENCE {
@@ -90,13 +90,13 @@ impl BufferManager {
             part.frame_count(),
             part.page_bytes(),
             part.census(),
-            self.who_is_stopped(session, part)
+            self.describe_stopped(session, part)
         );
         Err(Error::Full { what: "one more page in the page cache", why })
     }
 
     /// Returns, for an error text, which of the sessions that should make room are stopped.
-    fn who_is_stopped(&self, session: &Session, part: &PoolPart) -> String {
+    fn describe_stopped(&self, session: &Session, part: &PoolPart) -> String {
         let processes = session.processes();
         let tasks = [("writes pages", self.header.writer.load()), ("adds frames", part.slot.grower.load())];
         let stopped = tasks.into_iter().filter(|(_, session)| processes.is_stopped(*session));

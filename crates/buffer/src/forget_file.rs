@@ -27,7 +27,7 @@ impl BufferManager {
     /// frame.
     pub fn forget_file(&self, session: &Session, id: FileId) {
         self.files.unregister(session, id);
-        for (_, part) in self.pools.shelves() {
+        for (_, part) in self.pools.parts() {
             for slot in part.frames().filter(|slot| slot.page.load().file() == id) {
                 let mut tries = 0..GIVE_UP_TRIES;
                 while tries.next().is_some() && !self.give_up_page(session, part, slot, id) {

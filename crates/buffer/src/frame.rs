@@ -54,7 +54,7 @@ rio::shared! {
         pub(crate) page: Word<PageId>,
         /// 16 The next slot of the bucket's chain, or of the free list.
         pub(crate) next: Link<FrameSlot>,
-        /// 24 The place of the page's bytes, and the shelf that owns the slot: see [`Area`]. Written once.
+        /// 24 The place of the page's bytes, and the pool part that owns the slot: see [`Area`]. Written once.
         pub(crate) area: Word<Area>,
         /// 32 First LSN that may have changed the page since it was last written; [`Lsn::NONE`] if it is clean.
         pub(crate) recovery: Word<Lsn>,

@@ -146,7 +146,7 @@ impl BufferManager {
         frame::FrameSlot,
         PoolTable,
         pool::PoolSlot,
-        pool::ShelfSlot,
+        pool::PoolPartSlot,
         FileTable,
         files::FileSlot,
     ];
@@ -215,9 +215,9 @@ impl BufferManager {
         self.pools.check()
     }
 
-    /// Returns the page size of the largest shelf, or zero if there is no shelf.
+    /// Returns the page size of the largest pool part, or zero if there is no pool part.
     pub fn largest_page_bytes(&self) -> u32 {
-        self.pools.shelves().iter().map(|(_, part)| part.page_bytes()).max().unwrap_or(0)
+        self.pools.parts().iter().map(|(_, part)| part.page_bytes()).max().unwrap_or(0)
     }
 
     /// Returns the places of the manager's structures, for tests that damage them.
@@ -340,7 +340,7 @@ impl BufferManager {
     pub fn stats(&self) -> Vec<PoolStats> {
         let mut pools: Vec<PoolStats> =
             (1..=self.pools.count()).map(|number| self.pool_stats(PoolId(number))).collect();
-        for (id, part) in self.pools.shelves() {
+        for (id, part) in self.pools.parts() {
             let stats = &mut pools[(id.0 - 1) as usize];
             stats.frames += u64::from(part.frame_count());
             stats.misses += part.slot.misses.get();

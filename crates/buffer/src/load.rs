@@ -17,7 +17,7 @@ use rio::{failpoint, planted};
 use crate::content::Body;
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, ANY_PAGE};
-use crate::page_header::{check_read, checksum_field, is_zero, life_field};
+use crate::page_header::{check_read, checksum_field, incarnation_field, is_zero};
 use crate::pool::{FrameInHand, PoolPart};
 use crate::version::State;
 use crate::{BufferManager, Error, PageId, Pin, Result, WriteAhead};
@@ -215,10 +215,10 @@ pub(crate) fn check_page(
     log_end: Lsn,
 ) -> Result<()> {
     if !planted("buffer: pages are not checked when they are read") {
-        check_read(page, id, log_end, |lsn| log.life_mark(lsn)).map_err(|damage| file.corrupt(id, &damage))?;
+        check_read(page, id, log_end, |lsn| log.incarnation_mark(lsn)).map_err(|damage| file.corrupt(id, &damage))?;
     }
     page[checksum_field()].fill(0);
-    page[life_field()].fill(0);
+    page[incarnation_field()].fill(0);
     Ok(())
 }
 

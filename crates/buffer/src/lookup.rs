@@ -56,7 +56,7 @@ rio::shared! {
         pub(crate) buckets: Link<SlabHeader>,
         /// The number of buckets. Changes under the latch of the bucket that is split.
         pub(crate) bucket_count: Word<u32>,
-        /// The number of frames in all shelves. The number of buckets grows with it.
+        /// The number of frames in all pool parts. The number of buckets grows with it.
         pub(crate) frame_count: Word<u32>,
         /// Held by the session that splits a bucket. No session waits for it.
         pub(crate) growth: Latch,
@@ -300,7 +300,7 @@ impl PageTable {
         failpoint("buffer: bucket split");
     }
 
-    /// Counts frames that were added to a shelf.
+    /// Counts frames that were added to a pool part.
     pub(crate) fn add_frames(&self, count: u32) {
         self.header.frame_count.fetch_add(count);
     }

@@ -28,7 +28,7 @@ pub const PAGE_BYTES_MAX: u32 = 64 << 10;
 pub const PAGE_BYTES_DEFAULT: u32 = 8 << 10;
 
 const LSN_FIELD: std::ops::Range<usize> = 8..16;
-const LIFE_FIELD: std::ops::Range<usize> = 22..24;
+const INCARNATION_FIELD: std::ops::Range<usize> = 22..24;
 
 /// Returns whether a planted bug is active that the log itself must notice. Then the check of pages does not report
 /// that the log's end was lost.
@@ -53,9 +53,9 @@ pub struct PageHeader {
     /// 21 Zero for a leaf, one more for each level above.
     pub level: u8,
     /// 22-23 The mark of the log's incarnation that wrote the record of `page_lsn`
-    /// ([`libtp_log::LogManager::life_mark`]), stored when the page was last written to the disk. Zero in
+    /// ([`libtp_log::LogManager::incarnation_mark`]), stored when the page was last written to the disk. Zero in
     /// memory, and zero on the disk if that incarnation was not known.
-    pub life: U16,
+    pub incarnation: U16,
     /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
     pub deleter_lsn: U64,
 }
@@ -64,7 +64,7 @@ const _: () = {
     assert!(size_of::<PageHeader>() == PAGE_HEADER_BYTES);
     assert!(std::mem::offset_of!(PageHeader, page_lsn) == LSN_FIELD.start);
     assert!(std::mem::offset_of!(PageHeader, file_id) == 16);
-    assert!(std::mem::offset_of!(PageHeader, life) == LIFE_FIELD.start);
+    assert!(std::mem::offset_of!(PageHeader, incarnation) == INCARNATION_FIELD.start);
     assert!(std::mem::offset_of!(PageHeader, deleter_lsn) == 24);
 };
 
@@ -87,7 +87,7 @@ impl PageHeader {
             file_id: U32::new(id.file().raw()),
             kind,
             level,
-            life: U16::ZERO,
+            incarnation: U16::ZERO,
             deleter_lsn: U64::ZERO,
         }
     }
@@ -105,8 +105,8 @@ pub(crate) fn checksum_field() -> std::ops::Range<usize> {
 }
 
 /// Returns the range of the header that has the mark of the log's incarnation.
-pub(crate) fn life_field() -> std::ops::Range<usize> {
-    LIFE_FIELD
+pub(crate) fn incarnation_field() -> std::ops::Range<usize> {
+    INCARNATION_FIELD
 }
 
 /// Returns the range of the header that has the LSN.
@@ -144,7 +144,7 @@ pub enum Damage {
     },
     /// An earlier restart found the log's end before the page's last log record, and other records have been written
     /// from that end on.
-    LostLife {
+    LostIncarnation {
         /// The page's LSN.
         page_lsn: Lsn,
     },
@@ -160,7 +160,7 @@ impl fmt::Display for Damage {
             Damage::BeyondLog { page_lsn, log_end } => {
                 write!(f, "its LSN is {page_lsn}, but the log ends at {log_end}")
             }
-            Damage::LostLife { page_lsn } => {
+            Damage::LostIncarnation { page_lsn } => {
                 write!(f, "the log record of its last change, at LSN {page_lsn}, was lost before a restart, and other records are in its place")
             }
         }
@@ -219,11 +219,11 @@ pub fn belongs(page: &[u8], id: PageId) -> Result<(), Damage> {
     }
 }
 
-/// Stores `life` into a private copy of a page, before the copy is sealed. `life` is the mark of the log's incarnation
-/// that wrote the record of the page's last change.
-pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
+/// Stores `incarnation` into a private copy of a page, before the copy is sealed. `incarnation` is the mark of the
+/// log's incarnation that wrote the record of the page's last change.
+pub fn mark_incarnation(page: &mut [u8], incarnation: Option<NonZeroU16>) {
     if !page_lsn(page).is_none() {
-        page[LIFE_FIELD].copy_from_slice(&life.map_or(0, NonZeroU16::get).to_le_bytes());
+        page[INCARNATION_FIELD].copy_from_slice(&incarnation.map_or(0, NonZeroU16::get).to_le_bytes());
     }
 }
 
@@ -237,7 +237,7 @@ pub fn check_read(
     page: &[u8],
     id: PageId,
     log_end: Lsn,
-    life_at: impl Fn(Lsn) -> Option<NonZeroU16>,
+    incarnation_at: impl Fn(Lsn) -> Option<NonZeroU16>,
 ) -> Result<(), Damage> {
     check(page, id)?;
     let page_lsn = page_lsn(page);
@@ -247,8 +247,10 @@ pub fn check_read(
     if page_lsn >= log_end {
         return Err(Damage::BeyondLog { page_lsn, log_end });
     }
-    match (NonZeroU16::new(PageHeader::of(page).life.get()), life_at(page_lsn)) {
-        (Some(written), Some(life)) if written != life && !is_left_to_the_log() => Err(Damage::LostLife { page_lsn }),
+    match (NonZeroU16::new(PageHeader::of(page).incarnation.get()), incarnation_at(page_lsn)) {
+        (Some(written), Some(incarnation)) if written != incarnation && !is_left_to_the_log() => {
+            Err(Damage::LostIncarnation { page_lsn })
+        }
         _ => Ok(()),
     }
 }
@@ -276,7 +278,7 @@ mod tests {
         let mut header = PageHeader::new(id(0x0a0b_0c0d, 0x0102_0304), 5, 6);
         header.checksum.set(0x1112_1314);
         header.page_lsn.set(0x2122_2324_2526_2728);
-        header.life.set(0x3132);
+        header.incarnation.set(0x3132);
         header.deleter_lsn.set(0x4142_4344_4546_4748);
         let golden = [
             0x14, 0x13, 0x12, 0x11, 4, 3, 2, 1, 0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x0d, 0x0c, 0x0b, 0x0a,
@@ -301,14 +303,14 @@ mod tests {
     fn a_page_of_another_incarnation_of_the_log_is_noticed() {
         let (of, end) = (id(1, 2), Lsn::new(1000));
         let mut sealed = page(of, 100);
-        mark_life(&mut sealed, NonZeroU16::new(7));
+        mark_incarnation(&mut sealed, NonZeroU16::new(7));
         seal(&mut sealed);
         assert_eq!(check_read(&sealed, of, end, |_| NonZeroU16::new(7)), Ok(()));
         assert_eq!(check_read(&sealed, of, end, |_| None), Ok(()));
-        let lost = Damage::LostLife { page_lsn: Lsn::new(100) };
+        let lost = Damage::LostIncarnation { page_lsn: Lsn::new(100) };
         assert_eq!(check_read(&sealed, of, end, |_| NonZeroU16::new(8)), Err(lost));
         let mut unknown = page(of, 100);
-        mark_life(&mut unknown, None);
+        mark_incarnation(&mut unknown, None);
         seal(&mut unknown);
         assert_eq!(check_read(&unknown, of, end, |_| NonZeroU16::new(8)), Ok(()));
     }

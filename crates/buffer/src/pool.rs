@@ -1,26 +1,26 @@
-//! Pools and their shelves: the number of frames, and the free frames.
+//! Pools and their parts: the number of frames, and the free frames.
 //!
 //! Paper: LIBTP 3.2.2, "multiple buffer pools with different policies". A pool has a budget in bytes and a policy. Its
-//! frames of one page size are a *shelf*, because a data area keeps its size for ever.
+//! frames of one page size are a *pool part*, because a data area keeps its size for ever.
 //!
-//! A shelf begins empty and grows while there is budget (`growth.rs`). If the region cannot grow (because its
-//! filesystem is full), the shelf replaces pages instead.
+//! A pool part begins empty and grows while there is budget (`growth.rs`). If the region cannot grow (because its
+//! filesystem is full), the pool part replaces pages instead.
 //!
 //! Invariants
-//! 1. The frames `1..=frame_count` of a shelf's slab have a data area; the other slots are zero.
+//! 1. The frames `1..=frame_count` of a pool part's slab have a data area; the other slots are zero.
 //! 2. A frame on the free list holds no page. Taking a frame from the list and latching it are one step.
 //!
-//! Latches: the shelf's latch (rank 52) guards its free list; the pool table's latch, with the same rank, guards the
-//! creation of pools and shelves. One session at a time grows a shelf: it first stores its number into a word of
-//! the shelf by compare-and-swap (PROTOCOLS D5). A latch does not guard the growth, because growing is a system call,
-//! and no session waits for the system under a latch.
+//! Latches: the pool part's latch (rank 52) guards its free list; the pool table's latch, with the same rank, guards
+//! the creation of pools and their parts. One session at a time grows a pool part: it first stores its number into a
+//! word of the pool part by compare-and-swap (PROTOCOLS D5). A latch does not guard the growth, because growing is a
+//! system call, and no session waits for the system under a latch.
 //!
 //! If a session dies here: if it took a frame from the list, it noted the frame in the same section. If it dies while
-//! it grows a shelf, some memory is lost.
+//! it grows a pool part, some memory is lost.
 
 mod growth;
+mod part;
 mod replace;
-mod shelf;
 
 use std::sync::OnceLock;
 
@@ -28,8 +28,8 @@ use libtp_process::{Latch, Rank, Session};
 use rio::{Extent, Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
 pub(crate) use growth::Bound;
-pub use shelf::PoolId;
-pub(crate) use shelf::{FrameInHand, PoolPart, PoolSlot, ShelfSlot};
+pub use part::PoolId;
+pub(crate) use part::{FrameInHand, PoolPart, PoolPartSlot, PoolSlot};
 
 use crate::area::POOLS_MAX;
 use crate::certain_count::CertainCount;
@@ -40,13 +40,13 @@ use crate::{Error, Result};
 
 const POOLS_FIRST: u32 = 4;
 const FRAMES_FIRST: u32 = 32;
-const SHELVES: usize = 5;
+const PARTS: usize = 5;
 const PAGE_SHIFT_MIN: u32 = 12;
 
 rio::shared! {
     /// All pools.
     pub(crate) struct PoolTable {
-        /// Guards the creation of pools and shelves.
+        /// Guards the creation of pools and their parts.
         pub(crate) latch: Latch,
         /// The pools.
         pub(crate) pools: Link<SlabHeader>,
@@ -60,12 +60,12 @@ rio::shared! {
 /// One process's handle to a pool, and to the next pool.
 pub(crate) struct Pool {
     slot: Held<PoolSlot>,
-    shelves: [OnceLock<PoolPart>; SHELVES],
+    parts: [OnceLock<PoolPart>; PARTS],
     next: OnceLock<Box<Pool>>,
 }
 
-/// One process's handle to all pools. The handles of single pools and shelves are made at their first use and never
-/// dropped, so no lock is needed to reach a shelf.
+/// One process's handle to all pools. The handles of single pools and their parts are made at their first use and never
+/// dropped, so no lock is needed to reach a pool part.
 pub(crate) struct Pools {
     region: Region,
     table: Held<PoolTable>,
@@ -142,16 +142,16 @@ impl Pools {
     fn open(&self, number: u32) -> Box<Pool> {
         assert!(number <= self.count(), "a pool is made before it is used");
         let slot = self.region.hold(self.slab.place(number));
-        Box::new(Pool { slot, shelves: std::array::from_fn(|_| OnceLock::new()), next: OnceLock::new() })
+        Box::new(Pool { slot, parts: std::array::from_fn(|_| OnceLock::new()), next: OnceLock::new() })
     }
 
-    /// Returns the shelf of a frame.
+    /// Returns the pool part of a frame.
     pub(crate) fn shelf_of(&self, slot: &FrameSlot) -> &PoolPart {
-        let (pool, page_shift) = slot.area.get().shelf();
-        self.handle(self.pool(PoolId(pool)), page_shift).expect("a frame's shelf exists")
+        let (pool, page_shift) = slot.area.get().pool_part();
+        self.handle(self.pool(PoolId(pool)), page_shift).expect("a frame's pool part exists")
     }
 
-    /// Returns the shelf for pages of `page_bytes` in a pool, and makes it if it is missing.
+    /// Returns the pool part for pages of `page_bytes` in a pool, and makes it if it is missing.
     pub(crate) fn part(&self, session: &Session, id: PoolId, page_bytes: u32) -> Result<&PoolPart> {
         assert!(is_page_size(page_bytes), "page sizes are checked when a file is registered");
         let pool = self.pool(id);
@@ -159,10 +159,10 @@ impl Pools {
         if let Some(part) = self.handle(pool, page_shift) {
             return Ok(part);
         }
-        let link = &pool.slot.shelves[(page_shift - PAGE_SHIFT_MIN) as usize];
+        let link = &pool.slot.parts[(page_shift - PAGE_SHIFT_MIN) as usize];
         let guard = self.table.latch.exclusive(session, Rank::REPLACER);
         if link.get().is_none() {
-            let place = self.region.allocate::<ShelfSlot>(1)?;
+            let place = self.region.allocate::<PoolPartSlot>(1)?;
             let slot = self.region.at(place);
             slot.slab.init(Some(Slab::<FrameSlot>::init(&self.region, FRAMES_FIRST)?));
             slot.page_shift.init(page_shift);
@@ -177,19 +177,19 @@ impl Pools {
 
     fn handle<'p>(&self, pool: &'p Pool, page_shift: u32) -> Option<&'p PoolPart> {
         let index = (page_shift - PAGE_SHIFT_MIN) as usize;
-        if let Some(part) = pool.shelves[index].get() {
+        if let Some(part) = pool.parts[index].get() {
             return Some(part);
         }
-        let place = pool.slot.shelves[index].load()?;
-        Some(pool.shelves[index].get_or_init(|| PoolPart::attach(&self.region, &pool.slot, place)))
+        let place = pool.slot.parts[index].load()?;
+        Some(pool.parts[index].get_or_init(|| PoolPart::attach(&self.region, &pool.slot, place)))
     }
 
-    /// Returns every shelf, with its pool.
-    pub(crate) fn shelves(&self) -> Vec<(PoolId, &PoolPart)> {
+    /// Returns every pool part, with its pool.
+    pub(crate) fn parts(&self) -> Vec<(PoolId, &PoolPart)> {
         let mut found = Vec::new();
         for id in (1..=self.count()).map(PoolId) {
             let pool = self.pool(id);
-            let shifts = (PAGE_SHIFT_MIN..).take(SHELVES);
+            let shifts = (PAGE_SHIFT_MIN..).take(PARTS);
             found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|part| (id, part)));
         }
         found
@@ -201,15 +201,15 @@ impl Pools {
         if count == 0 || count > self.slab.capacity() {
             return Err(format!("the buffer manager says that it has {count} pools"));
         }
-        for (id, part) in self.shelves() {
+        for (id, part) in self.parts() {
             let known = part.known.look(|| part.slot.frame_count.load());
             let (count, slots, shift) = (known.unwrap_or(u32::MAX), part.slab.capacity(), part.key.0 & 31);
             let index = shift.wrapping_sub(PAGE_SHIFT_MIN) as usize;
-            let link = self.pool(id).slot.shelves.get(index).and_then(|link| link.load());
+            let link = self.pool(id).slot.parts.get(index).and_then(|link| link.load());
             let is_linked = link.is_some_and(|link| link == self.region.offset_of(&*part.slot));
             let is_sane = count <= slots && part.slot.page_shift.get() == shift;
             if !is_linked || !is_sane {
-                return Err(format!("a shelf of pool {} says that it has {count} frames of {slots}", id.0));
+                return Err(format!("a pool part of pool {} says that it has {count} frames of {slots}", id.0));
             }
             part.slab.check()?;
         }
@@ -219,8 +219,8 @@ impl Pools {
     pub(crate) fn extents(&self) -> Vec<Extent> {
         let mut all = vec![Extent::of("pool table", &self.table)];
         all.extend(Extent::of_slab("frame slabs", "pools", &self.slab));
-        for (_, part) in self.shelves() {
-            all.push(Extent::of("shelves", &part.slot));
+        for (_, part) in self.parts() {
+            all.push(Extent::of("pool parts", &part.slot));
             all.extend(Extent::of_slab("frame slabs", "frames", &part.slab));
         }
         all
@@ -240,7 +240,7 @@ impl Pools {
     /// Frees every latch and rebuilds every free list. No other session is attached.
     pub(crate) fn rebuild_alone(&self) {
         self.table.latch.reset_alone();
-        self.shelves().into_iter().for_each(|(_, part)| part.rebuild_alone());
+        self.parts().into_iter().for_each(|(_, part)| part.rebuild_alone());
     }
 }
 

@@ -6,7 +6,7 @@
 //! but the LSN that it had before the change: stores that the redo repeats have no before-images. If other sessions
 //! live, the dead session's latch keeps the writer and evictors from such a page. Here the latches are reset, so no
 //! page is written or replaced before the records are redone (PROTOCOLS D4). If the redo needs a frame and no frame is
-//! free, the shelf grows beyond its budget.
+//! free, the pool part grows beyond its budget.
 //!
 //! What dead sessions leave in the frames, and what the repair does:
 //! * latches and pins: no session lives, so all are released;
@@ -52,7 +52,7 @@ impl BufferManager {
         self.header.writer.publish(SessionId::NONE);
         let writes = self.header.home_writes.load();
         self.header.home_writes.publish(writes.next_multiple_of(2));
-        for (_, part) in self.pools.shelves() {
+        for (_, part) in self.pools.parts() {
             part.frames().for_each(|slot| self.repair_frame(slot, &mut found));
         }
         self.pools.rebuild_alone();
@@ -72,13 +72,13 @@ impl BufferManager {
         self.has_unrepeated.load(Ordering::Relaxed)
     }
 
-    /// Asserts the invariants of table, shelves and frames: for tests, and for tools that inspect an idle environment.
-    /// No session uses a page meanwhile.
+    /// Asserts the invariants of table, pool parts and frames: for tests, and for tools that inspect an idle
+    /// environment. No session uses a page meanwhile.
     ///
     /// # Panics
     /// If an invariant does not hold.
     pub fn check_at_rest(&self) {
-        let resident: usize = self.pools.shelves().into_iter().map(|(_, part)| part.check_at_rest()).sum();
+        let resident: usize = self.pools.parts().into_iter().map(|(_, part)| part.check_at_rest()).sum();
         assert!(resident == self.table.check_at_rest(), "a page is in memory and not in the table");
         assert!(self.header.writer.load() == SessionId::NONE, "a session writes");
         assert!(self.header.home_writes.load() % 2 == 0, "pages are being written home");

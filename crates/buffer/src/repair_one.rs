@@ -76,8 +76,8 @@ impl BufferManager {
     pub fn repair_frames(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
         let hand = self.repair_hand(session, dead_session);
         let mut pins = true;
-        let shelves = self.pools.shelves();
-        let all = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
+        let parts = self.pools.parts();
+        let all = parts.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let unnoted = all.filter(|_| dead_session.has_unnoted_pins());
         let noted = dead_session.pins().filter_map(|place| self.frame_at(place));
         for slot in noted.chain(unnoted).filter(|_| !planted("buffer: pins of dead sessions are not removed")) {
@@ -93,8 +93,8 @@ impl BufferManager {
     /// Returns the pages that have more pins than the living sessions have noted: the frames of these pages could never
     /// be replaced. Called while no session is dead. For tests, while other sessions work.
     pub fn pinned_by_nobody(&self, session: &Session) -> Vec<PageId> {
-        let shelves = self.pools.shelves();
-        let pinned = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
+        let parts = self.pools.parts();
+        let pinned = parts.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let is_leak = |slot: &&FrameSlot| {
             let place = self.region.offset_of(*slot).raw();
             // The check is repeated for a while, because a session may be between a pin and its note. A session that
@@ -120,7 +120,7 @@ impl BufferManager {
         if place == 0 {
             return None;
         }
-        self.pools.shelves().into_iter().find_map(|(_, part)| {
+        self.pools.parts().into_iter().find_map(|(_, part)| {
             let number = part.slab.index_of(place)?;
             (number <= part.frame_count()).then(|| part.slab.at(number))
         })

@@ -9,8 +9,8 @@ impl BufferManager {
     /// Returns each role and the session that has it at this moment.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let mut roles = vec![("writes pages", self.header.writer.load())];
-        let shelves = self.pools.shelves();
-        roles.extend(shelves.iter().map(|(_, part)| ("adds frames", part.slot.grower.load())));
+        let parts = self.pools.parts();
+        roles.extend(parts.iter().map(|(_, part)| ("adds frames", part.slot.grower.load())));
         roles
     }
 }

@@ -17,7 +17,7 @@ pub trait WriteAhead: Send + Sync {
     fn flushed(&self) -> FlushedTo;
 
     /// Returns the mark of the log's incarnation that wrote the record at `lsn`; `None` if it is not known.
-    fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16>;
+    fn incarnation_mark(&self, lsn: Lsn) -> Option<NonZeroU16>;
 
     /// Makes the record at `lsn` durable.
     ///
@@ -38,8 +38,8 @@ impl WriteAhead for LogManager {
         LogManager::flushed(self)
     }
 
-    fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
-        LogManager::life_mark(self, lsn)
+    fn incarnation_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
+        LogManager::incarnation_mark(self, lsn)
     }
 
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo> {

@@ -45,7 +45,7 @@ use crate::double_write::{DoubleWrite, DOUBLE_WRITE_NAME};
 use crate::files::{closed, environment_of};
 use crate::frame::FrameSlot;
 use crate::kept_images;
-use crate::page_header::{mark_life, page_lsn, seal};
+use crate::page_header::{mark_incarnation, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
 /// The largest number of slices, and the longest time, that a session waits for latches and writes of other sessions.
@@ -89,7 +89,7 @@ impl BufferManager {
     /// As [`BufferManager::write_all`].
     pub fn write_older(&self, session: &Session, than: Lsn) -> Result<usize> {
         let mut frames: Vec<&FrameSlot> = Vec::new();
-        for (_, part) in self.pools.shelves() {
+        for (_, part) in self.pools.parts() {
             frames.extend(part.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
         }
         // Each frame's page number is read once, before the frames are compared: a frame may get another page
@@ -143,7 +143,7 @@ impl BufferManager {
             !lsn.is_none() && lsn < than
         };
         let (mut round, begun) = (0, Instant::now());
-        for (_, part) in self.pools.shelves() {
+        for (_, part) in self.pools.parts() {
             for slot in part.frames() {
                 while claimed(slot) && !is_over(round, begun) {
                     self.check_failed()?;
@@ -159,15 +159,15 @@ impl BufferManager {
     /// is on the disk, synced. A caller that computes a redo point reads the log's tail *before* this call, and uses
     /// the smaller of the two.
     pub fn dirty_minimum(&self) -> Option<Lsn> {
-        let shelves = self.pools.shelves();
-        let frames = shelves.iter().flat_map(|(_, part)| part.frames()).filter_map(FrameSlot::oldest_needed).min();
+        let parts = self.pools.parts();
+        let frames = parts.iter().flat_map(|(_, part)| part.frames()).filter_map(FrameSlot::oldest_needed).min();
         frames.into_iter().chain(self.files.unrepeated_from()).min()
     }
 
     /// Returns the number of pages that are not on the disk, synced.
     pub fn dirty_count(&self) -> usize {
-        let shelves = self.pools.shelves();
-        shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.is_clean()).count()
+        let parts = self.pools.parts();
+        parts.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.is_clean()).count()
     }
 
     /// Returns whether a sync of a data file failed. Then no page is written any more, and pages can still be read.
@@ -291,7 +291,7 @@ impl BufferManager {
             let page = batch.page_mut(index);
             let lsn = page_lsn(page);
             youngest = youngest.max(lsn);
-            mark_life(page, self.log.life_mark(lsn));
+            mark_incarnation(page, self.log.incarnation_mark(lsn));
             seal(page);
         }
         let flushed = if youngest.is_none() || planted(LOG_NOT_FORCED) {

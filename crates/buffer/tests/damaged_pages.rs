@@ -91,15 +91,19 @@ fn a_page_whose_last_record_is_of_another_incarnation_of_the_log_is_noticed() {
     let (_place, directory, world) = written();
     damage(&directory, |bytes| {
         let page = &mut bytes[place_of(5)];
-        let life = u16::from_le_bytes([page[22], page[23]]);
-        assert_ne!(life, 0, "on the disk the page has the mark of an incarnation of the log");
-        page[22..24].copy_from_slice(&(life + 1).to_le_bytes());
+        let incarnation = u16::from_le_bytes([page[22], page[23]]);
+        assert_ne!(incarnation, 0, "on the disk the page has the mark of an incarnation of the log");
+        page[22..24].copy_from_slice(&(incarnation + 1).to_le_bytes());
         libtp_buffer::seal(page);
     });
     assert!(corrupt(&world, 5).contains("was lost before a restart"), "{}", corrupt(&world, 5));
     let session = world.join();
     let sound = world.buffers.shared(&session, page_id(4), world::LEAF).unwrap();
-    assert_eq!(sound.header().life.get(), 0, "in memory the page has no mark: another incarnation may change it");
+    assert_eq!(
+        sound.header().incarnation.get(),
+        0,
+        "in memory the page has no mark: another incarnation may change it"
+    );
 }
 
 #[test]

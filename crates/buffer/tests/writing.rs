@@ -66,7 +66,7 @@ fn no_page_is_on_the_disk_before_its_log() {
 struct Refusing(Arc<LogManager>, AtomicBool);
 
 impl WriteAhead for Refusing {
-    fn life_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
+    fn incarnation_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
         None
     }
 
@@ -105,7 +105,7 @@ fn no_page_is_written_if_the_log_refuses() {
 fn a_log_that_reports_a_wrong_durable_end_is_noticed() {
     struct Liar(Arc<LogManager>);
     impl WriteAhead for Liar {
-        fn life_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
+        fn incarnation_mark(&self, _: Lsn) -> Option<std::num::NonZeroU16> {
             None
         }
 

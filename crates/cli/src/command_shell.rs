@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         match done {
             Ok(true) => {}
             Ok(false) => break,
-            Err(failure @ Failure::NobodyReads) => return Err(failure),
+            Err(failure @ Failure::OutputClosed) => return Err(failure),
             Err(failure) if is_watched => note(failure),
             Err(failure) => {
                 let _ = session.end();

@@ -47,7 +47,7 @@ pub enum Failure {
     Failed(String),
     /// The reader of standard output closed the pipe, as in `tp scan NAME | head`. The command writes no message.
     #[error("standard output was closed")]
-    NobodyReads,
+    OutputClosed,
 }
 
 impl Failure {
@@ -62,7 +62,7 @@ impl Failure {
         match self {
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Failed(_) => ExitCode::FAILURE,
-            Failure::NobodyReads => ExitCode::from(SIGPIPE_CODE),
+            Failure::OutputClosed => ExitCode::from(SIGPIPE_CODE),
         }
     }
 }

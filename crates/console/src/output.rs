@@ -66,7 +66,7 @@ impl Output {
     /// Writes the buffered output at the end of a command.
     ///
     /// # Errors
-    /// `NobodyReads` if the reader closed the pipe. `Failed` if the output cannot be written, as on a full disk: the
+    /// `OutputClosed` if the reader closed the pipe. `Failed` if the output cannot be written, as on a full disk: the
     /// command has failed, because its answer is incomplete.
     pub fn finish(&mut self) -> Result<()> {
         self.flush()
@@ -74,7 +74,7 @@ impl Output {
 
     /// Reports a failure on standard error, and with `--json` also as the last line of standard output.
     pub fn failed(&mut self, failure: &Failure) {
-        if matches!(failure, Failure::NobodyReads) {
+        if matches!(failure, Failure::OutputClosed) {
             return;
         }
         note(failure);
@@ -91,7 +91,7 @@ pub fn note(text: impl std::fmt::Display) {
 /// Returns the failure for an error of standard output.
 pub fn cannot_write(error: std::io::Error) -> Failure {
     if error.kind() == ErrorKind::BrokenPipe {
-        return Failure::NobodyReads;
+        return Failure::OutputClosed;
     }
     Failure::Failed(format!("cannot write to standard output: {error}"))
 }

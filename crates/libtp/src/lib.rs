@@ -172,7 +172,7 @@ pub use open::builder::Builder;
 pub use open::keep::Keep;
 pub use open::left_memory::OrphanedMemory;
 pub use open::log_type::LogType;
-pub use open::opening::{How, Opened};
+pub use open::opening::{Opened, OpenedBy};
 pub use region::inner::Env;
 pub use region::kept_indices::IndexKeys;
 #[cfg(any(test, feature = "testing"))]

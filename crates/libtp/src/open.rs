@@ -1,13 +1,13 @@
 //! Opening an environment: the directory, its shared memory, and the restart from the log.
 //!
-//! The lowest floor above `ground`. Here a process gets the managers of a region, and its seat among the attached
-//! processes.
+//! The lowest floor above `ground`. Here a process gets the managers of a region, and its attachment lock among the
+//! attached processes.
 
 pub(crate) mod attach;
 pub(crate) mod builder;
-pub(crate) mod judge;
 pub(crate) mod keep;
 pub(crate) mod left_memory;
+pub(crate) mod liveness;
 pub(crate) mod log_type;
 pub(crate) mod old_memory;
 pub(crate) mod opening;

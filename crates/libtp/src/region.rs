@@ -1,6 +1,6 @@
-//! The shared memory as one handle uses it: the present life, the sessions, and the library's threads.
+//! The shared memory as one handle uses it: the present generation, the sessions, and the library's threads.
 //!
-//! This floor guards each call that enters the shared memory. When the region is broken, it begins the next life.
+//! This floor guards each call that enters the shared memory. When the region is broken, it begins the next generation.
 
 pub(crate) mod background;
 pub(crate) mod blockers;

@@ -54,7 +54,7 @@ impl Env {
         self.0.die();
     }
 
-    /// Returns the managers of the environment's present life: log, locks, buffers, transactions.
+    /// Returns the managers of the environment's present generation: log, locks, buffers, transactions.
     pub fn managers(&self) -> Arc<Managers> {
         Arc::clone(&self.0.newest().managers)
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use libtp_io::Directory;
 use rio::{planted, Checked, Region, RootSlot, WriteBack};
 
-use crate::in_order::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
+use crate::in_order::{good_records, ring_of_any_incarnation, Rescued, WITNESS_BYTES};
 use crate::lasting::lasting_of;
 use crate::ring::Ring;
 use crate::tail::LogHeader;
@@ -36,7 +36,7 @@ pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: 
 /// # Errors
 /// [`Error::Disagree`] if the region has, or may have, log that the files lack; [`Error::Io`].
 pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<()> {
-    let Some((header, ring)) = ring_of_any_life(region, control) else {
+    let Some((header, ring)) = ring_of_any_incarnation(region, control) else {
         return match lasting_of(region).write_back {
             WriteBack::None => Ok(()),
             _ => Err(Error::Disagree { region: stated_durable(region), files: control.durable_end }),
@@ -125,21 +125,21 @@ pub fn overwrite_from_ring(
         what: format!("{what}; `tp recover --keep-files` gives the memory up and uses the files"),
     };
     let mut control = control_file.read()?;
-    let Some((header, ring)) = ring_of_any_life(region, &control) else {
+    let Some((header, ring)) = ring_of_any_incarnation(region, &control) else {
         return Err(refuse("its log is damaged".into()));
     };
-    let (durable, tail, life) = (header.durable.load(), header.tail.load(), header.incarnation.get());
-    let is_later = life > control.incarnation() && header.start.get() >= control.durable_end;
-    if durable < control.durable_end || !(is_later || life == control.incarnation()) {
+    let (durable, tail, incarnation) = (header.durable.load(), header.tail.load(), header.incarnation.get());
+    let is_later = incarnation > control.incarnation() && header.start.get() >= control.durable_end;
+    if durable < control.durable_end || !(is_later || incarnation == control.incarnation()) {
         let what = format!(
-            "its log (restart {life}, on disk up to LSN {durable}) does not continue the log of the files (restart {}, on disk up to LSN {})",
+            "its log (restart {incarnation}, on disk up to LSN {durable}) does not continue the log of the files (restart {}, on disk up to LSN {})",
             control.incarnation(),
             control.durable_end
         );
         return Err(refuse(what));
     }
     let from = ring_begin(&header).max(header.start.get());
-    let sealed = good_records(&ring, durable, tail, life).len() as u64;
+    let sealed = good_records(&ring, durable, tail, incarnation).len() as u64;
     let mut bytes = vec![0; usize::try_from(durable.since(from) + sealed).expect("a ring fits memory")];
     let files = LogFiles::new(Arc::clone(directory), &control);
     let reach = good_up_to(&files, control.durable_end, from)?;
@@ -152,9 +152,9 @@ pub fn overwrite_from_ring(
     if same < from {
         return Err(refuse(format!("its log differs from the log of the files before LSN {same}")));
     }
-    files.write(from, &bytes, life)?;
+    files.write(from, &bytes, incarnation)?;
     if is_later {
-        control.incarnations.begin_as(life, header.start.get())?;
+        control.incarnations.begin_as(incarnation, header.start.get())?;
     }
     control.clean = false;
     // The control file is written twice, into both slots, as at the start of every incarnation.

@@ -76,17 +76,17 @@ struct Slot {
     older_crc: U32, // 92-95  CRC-32C of the incarnations in the further blocks
 }
 
-const LIVES_AT: usize = 96;
-const LIFE_BYTES: usize = 16;
+const INCARNATIONS_AT: usize = 96;
+const INCARNATION_BYTES: usize = 16;
 /// The file has blocks for this number of further restarts, if the disk has room: a restart on a full disk then needs
 /// no new block.
 const RESTARTS_AHEAD: usize = 32;
-const UNRESOLVED_AT: usize = LIVES_AT + LIFE_BYTES * SLOT_INCARNATIONS;
+const UNRESOLVED_AT: usize = INCARNATIONS_AT + INCARNATION_BYTES * SLOT_INCARNATIONS;
 const _: () = {
     // The file's last block is below the bytes that are locked.
-    assert!((3 * BLOCK_BYTES + 2 * (INCARNATIONS_MAX * LIFE_BYTES) as u64) < CHANGING_BYTE);
+    assert!((3 * BLOCK_BYTES + 2 * (INCARNATIONS_MAX * INCARNATION_BYTES) as u64) < CHANGING_BYTE);
     assert!(size_of::<Front>() == 32);
-    assert!(size_of::<Slot>() == LIVES_AT);
+    assert!(size_of::<Slot>() == INCARNATIONS_AT);
     assert!(UNRESOLVED_AT + 8 * UNRESOLVED_MAX <= SLOT_BYTES);
 };
 
@@ -167,9 +167,9 @@ impl Control {
     /// Returns the slot's bytes, and the bytes of its further blocks.
     fn to_slot(&self, sequence: u64) -> (Vec<u8>, Vec<u8>) {
         let count = |items: usize| U32::new(u32::try_from(items).expect("lists are bounded by the slot's size"));
-        let lives = self.incarnations.list();
-        let (older, newest) = lives.split_at(lives.len().saturating_sub(SLOT_INCARNATIONS));
-        let older: Vec<u8> = older.iter().flat_map(life_bytes).collect();
+        let list = self.incarnations.list();
+        let (older, newest) = list.split_at(list.len().saturating_sub(SLOT_INCARNATIONS));
+        let older: Vec<u8> = older.iter().flat_map(incarnation_bytes).collect();
         assert!(self.unresolved.len() <= UNRESOLVED_MAX, "more unresolved transactions than the control file holds");
         let mut slot = Slot {
             crc: U32::ZERO,
@@ -189,34 +189,37 @@ impl Control {
             segment_bytes_first: U64::new(self.segment_bytes_first),
             segment_bytes_max: U64::new(self.segment_bytes_max),
             next_file_id: U32::new(self.next_file_id),
-            incarnation_count: count(lives.len()),
+            incarnation_count: count(list.len()),
             unresolved_count: count(self.unresolved.len()),
             older_crc: U32::new(crc32c::crc32c(&older)),
         };
         let mut bytes = vec![0; SLOT_BYTES];
-        bytes[..LIVES_AT].copy_from_slice(slot.as_bytes());
-        for (place, life) in bytes[LIVES_AT..UNRESOLVED_AT].chunks_exact_mut(LIFE_BYTES).zip(newest) {
-            place.copy_from_slice(&life_bytes(life));
+        bytes[..INCARNATIONS_AT].copy_from_slice(slot.as_bytes());
+        for (place, incarnation) in
+            bytes[INCARNATIONS_AT..UNRESOLVED_AT].chunks_exact_mut(INCARNATION_BYTES).zip(newest)
+        {
+            place.copy_from_slice(&incarnation_bytes(incarnation));
         }
         for (place, txn) in bytes[UNRESOLVED_AT..].chunks_exact_mut(8).zip(&self.unresolved) {
             place.copy_from_slice(&txn.raw().to_le_bytes());
         }
         slot.crc = U32::new(crc32c::crc32c(&bytes[4..]));
-        bytes[..LIVES_AT].copy_from_slice(slot.as_bytes());
+        bytes[..INCARNATIONS_AT].copy_from_slice(slot.as_bytes());
         (bytes, older)
     }
 
     /// Returns a slot's sequence number and contents, or the reason why the slot is not good. `older` has its further
     /// blocks.
     fn from_slot(slot: &Slot, bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
-        let (lives, unresolved) = (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
-        if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
+        let (incarnation_count, unresolved) =
+            (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
+        if incarnation_count > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
             return Err("its lists of restarts and transactions are too long");
         }
         if slot.older_crc.get() != crc32c::crc32c(older) {
             return Err("its list of earlier restarts is damaged");
         }
-        let newest = &bytes[LIVES_AT..][..LIFE_BYTES * lives.min(SLOT_INCARNATIONS)];
+        let newest = &bytes[INCARNATIONS_AT..][..INCARNATION_BYTES * incarnation_count.min(SLOT_INCARNATIONS)];
         let words: Vec<u64> = words_of(older).chain(words_of(newest)).collect();
         let list = words.chunks_exact(2).map(|two| Incarnation { number: two[0], start: Lsn::new(two[1]) });
         let incarnations = Incarnations::from_list(list.collect()).ok_or("its restarts are out of order")?;
@@ -224,7 +227,7 @@ impl Control {
         let geometry = crate::Geometry::new(first, max).ok_or("its segment sizes are impossible")?;
         let places =
             [slot.redo_point, slot.checkpoint, slot.durable_end, slot.oldest].map(|place| Lsn::new(place.get()));
-        let starts = incarnations.list().iter().map(|life| life.start);
+        let starts = incarnations.list().iter().map(|incarnation| incarnation.start);
         if !places.into_iter().chain(starts).all(|lsn| geometry.may_reach(lsn)) {
             return Err("it names an LSN that no log can reach");
         }
@@ -252,10 +255,10 @@ impl Control {
     }
 }
 
-fn life_bytes(life: &Incarnation) -> [u8; LIFE_BYTES] {
-    let mut bytes = [0; LIFE_BYTES];
-    bytes[..8].copy_from_slice(&life.number.to_le_bytes());
-    bytes[8..].copy_from_slice(&life.start.raw().to_le_bytes());
+fn incarnation_bytes(incarnation: &Incarnation) -> [u8; INCARNATION_BYTES] {
+    let mut bytes = [0; INCARNATION_BYTES];
+    bytes[..8].copy_from_slice(&incarnation.number.to_le_bytes());
+    bytes[8..].copy_from_slice(&incarnation.start.raw().to_le_bytes());
     bytes
 }
 
@@ -269,9 +272,9 @@ fn further_block_at(slot: u64, index: usize) -> u64 {
     (2 + slot + 2 * index as u64) * BLOCK_BYTES
 }
 
-/// Returns the bytes of a file with `lives` incarnations.
-fn file_bytes(lives: usize) -> u64 {
-    let blocks = (lives.saturating_sub(SLOT_INCARNATIONS) * LIFE_BYTES).div_ceil(SLOT_BYTES);
+/// Returns the bytes of a file with `incarnation_count` incarnations.
+fn file_bytes(incarnation_count: usize) -> u64 {
+    let blocks = (incarnation_count.saturating_sub(SLOT_INCARNATIONS) * INCARNATION_BYTES).div_ceil(SLOT_BYTES);
     further_block_at(1, blocks)
 }
 
@@ -425,8 +428,8 @@ impl ControlFile {
         if bytes.len() < SLOT_BYTES || slot.crc.get() != crc32c::crc32c(&bytes[4..]) {
             return Ok(Err("its checksum is wrong"));
         }
-        let lives = (slot.incarnation_count.get() as usize).min(INCARNATIONS_MAX);
-        let mut older = vec![0; lives.saturating_sub(SLOT_INCARNATIONS) * LIFE_BYTES];
+        let incarnation_count = (slot.incarnation_count.get() as usize).min(INCARNATIONS_MAX);
+        let mut older = vec![0; incarnation_count.saturating_sub(SLOT_INCARNATIONS) * INCARNATION_BYTES];
         for (index, block) in older.chunks_mut(SLOT_BYTES).enumerate() {
             if self.file.read_at(block, further_block_at(number, index))? < block.len() {
                 // The file is cut off, and the checksum of the rest is wrong.
@@ -447,8 +450,8 @@ impl ControlFile {
     }
 
     /// Allocates disk blocks for the further blocks of both slots, before a slot is overwritten.
-    fn allocate_further(&self, lives: usize) -> Result<()> {
-        let (needed, ahead) = (file_bytes(lives), file_bytes(lives + RESTARTS_AHEAD));
+    fn allocate_further(&self, incarnation_count: usize) -> Result<()> {
+        let (needed, ahead) = (file_bytes(incarnation_count), file_bytes(incarnation_count + RESTARTS_AHEAD));
         if ahead > CONTROL_BYTES && self.file.allocate(CONTROL_BYTES..ahead).is_err() && needed > CONTROL_BYTES {
             let full = |error| Error::from_disk("the control file", error);
             self.file.allocate(CONTROL_BYTES..needed).map_err(full)?;

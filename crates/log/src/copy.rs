@@ -77,8 +77,8 @@ impl<'c> LogCopy<'c> {
         if file.len()? >= geometry.locate(at).offset && at != geometry.start(number) {
             return Ok((file, at));
         }
-        let life = self.control.incarnations.at(at);
-        file.write_at(&header_block(geometry, number, life, self.control.environment_id), 0).map_err(no_room)?;
+        let incarnation = self.control.incarnations.at(at);
+        file.write_at(&header_block(geometry, number, incarnation, self.control.environment_id), 0).map_err(no_room)?;
         Ok((file, geometry.start(number)))
     }
 }

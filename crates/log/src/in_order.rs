@@ -83,7 +83,7 @@ pub(crate) fn chunk_bytes_of(header: &LogHeader) -> u64 {
 
 /// Returns the log's header and ring in the region, if they belong to this environment's log and are in order. The
 /// region's log may be of another incarnation.
-pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
+pub(crate) fn ring_of_any_incarnation(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let header = header_of(region)?;
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
     if sizes != (control.segment_bytes_first, control.segment_bytes_max) {

@@ -1,6 +1,6 @@
 //! Incarnations: the numbers that are mixed into the checksums, each for a part of the log (PROTOCOLS L1).
 //!
-//! Every restart raises the log's incarnation before its first append. An earlier incarnation (a *life* of the log) may
+//! Every restart raises the log's incarnation before its first append. An earlier incarnation may
 //! have left bytes beyond the end that restart found. The checksums of these bytes contain a smaller number, so the
 //! bytes never verify again.
 //!
@@ -34,7 +34,7 @@ pub struct Incarnation {
 /// Where an incarnation's log ends. The incarnation may have published records at and after this LSN; a restart lost
 /// them, and no later incarnation has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LifeEnd {
+pub enum IncarnationEnd {
     /// At this LSN.
     At(Lsn),
     /// At this LSN or before it: the next incarnation is forgotten.
@@ -46,7 +46,7 @@ pub enum LifeEnd {
 pub struct Incarnations(Vec<Incarnation>);
 
 impl Incarnations {
-    /// The first life of a new environment.
+    /// The first incarnation of a new environment.
     pub fn first() -> Incarnations {
         Incarnations(vec![Incarnation { number: 1, start: Lsn::FIRST }])
     }
@@ -79,21 +79,21 @@ impl Incarnations {
     }
 
     /// Returns the end of the incarnation `number`; `None` if no later incarnation is known.
-    pub fn end_of(&self, number: u64) -> Option<LifeEnd> {
-        let next = self.0.partition_point(|life| life.number <= number);
+    pub fn end_of(&self, number: u64) -> Option<IncarnationEnd> {
+        let next = self.0.partition_point(|incarnation| incarnation.number <= number);
         let start = self.0.get(next)?.start;
         let is_next = next > 0 || self.0[next].number == number + 1;
-        Some(if is_next { LifeEnd::At(start) } else { LifeEnd::AtMost(start) })
+        Some(if is_next { IncarnationEnd::At(start) } else { IncarnationEnd::AtMost(start) })
     }
 
     /// Returns the first LSN after `lsn` at which another number is used.
     pub(crate) fn next_change(&self, lsn: Lsn) -> Lsn {
-        self.0.get(self.begun_by(lsn)).map_or(Lsn::new(u64::MAX), |life| life.start)
+        self.0.get(self.begun_by(lsn)).map_or(Lsn::new(u64::MAX), |incarnation| incarnation.start)
     }
 
     /// Returns how many incarnations begin at or before `lsn`.
     fn begun_by(&self, lsn: Lsn) -> usize {
-        self.0.partition_point(|life| life.start <= lsn)
+        self.0.partition_point(|incarnation| incarnation.start <= lsn)
     }
 
     /// Begins a new incarnation at `start`, the end of the log that restart found. Replaces an incarnation in which
@@ -109,7 +109,7 @@ impl Incarnations {
 
     /// As [`Incarnations::begin`], with a number that is larger than all earlier numbers.
     pub(crate) fn begin_as(&mut self, number: u64, start: Lsn) -> Result<()> {
-        while self.0.last().is_some_and(|life| life.start >= start) {
+        while self.0.last().is_some_and(|incarnation| incarnation.start >= start) {
             self.0.pop();
         }
         if self.0.len() == INCARNATIONS_MAX {
@@ -133,81 +133,89 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_belongs_to_the_life_that_had_begun_when_it_was_logged() {
-        let mut lives = Incarnations::first();
-        lives.begin(Lsn::new(800)).unwrap();
-        lives.begin(Lsn::new(1600)).unwrap();
-        assert_eq!([8, 799, 800, 1599, 1600, 99_999].map(|at| lives.at(Lsn::new(at))), [1, 1, 2, 2, 3, 3]);
-        assert_eq!(lives.next_change(Lsn::new(799)), Lsn::new(800));
-        assert_eq!(lives.next_change(Lsn::new(800)), Lsn::new(1600));
+    fn a_record_belongs_to_the_incarnation_that_had_begun_when_it_was_logged() {
+        let mut incarnations = Incarnations::first();
+        incarnations.begin(Lsn::new(800)).unwrap();
+        incarnations.begin(Lsn::new(1600)).unwrap();
+        assert_eq!([8, 799, 800, 1599, 1600, 99_999].map(|at| incarnations.at(Lsn::new(at))), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(incarnations.next_change(Lsn::new(799)), Lsn::new(800));
+        assert_eq!(incarnations.next_change(Lsn::new(800)), Lsn::new(1600));
     }
 
     #[test]
-    fn a_life_ends_where_the_next_life_with_records_begins() {
-        let mut lives = Incarnations::first();
+    fn an_incarnation_ends_where_the_next_incarnation_with_records_begins() {
+        let mut incarnations = Incarnations::first();
         for start in [800, 1600, 2400] {
-            lives.begin(Lsn::new(start)).unwrap();
+            incarnations.begin(Lsn::new(start)).unwrap();
         }
-        assert_eq!(lives.end_of(1), Some(LifeEnd::At(Lsn::new(800))));
-        assert_eq!(lives.end_of(2), Some(LifeEnd::At(Lsn::new(1600))));
-        assert_eq!(lives.end_of(4), None);
-        lives.begin(Lsn::new(2400)).unwrap();
+        assert_eq!(incarnations.end_of(1), Some(IncarnationEnd::At(Lsn::new(800))));
+        assert_eq!(incarnations.end_of(2), Some(IncarnationEnd::At(Lsn::new(1600))));
+        assert_eq!(incarnations.end_of(4), None);
+        incarnations.begin(Lsn::new(2400)).unwrap();
         assert_eq!(
-            lives.end_of(3),
-            Some(LifeEnd::At(Lsn::new(2400))),
-            "a life without records does not change the end of an earlier life"
+            incarnations.end_of(3),
+            Some(IncarnationEnd::At(Lsn::new(2400))),
+            "an incarnation without records does not change the end of an earlier incarnation"
         );
     }
 
     #[test]
-    fn the_end_of_a_life_is_known_long_after_its_records_are_gone() {
-        let mut lives = Incarnations::first();
-        let start = |life: u64| Lsn::new(life * 800);
-        for life in 1..1000 {
-            lives.begin(start(life)).unwrap();
-            lives.forget_below(start(life));
-            let last = life + 1;
+    fn the_end_of_an_incarnation_is_known_long_after_its_records_are_gone() {
+        let mut incarnations = Incarnations::first();
+        let start = |incarnation: u64| Lsn::new(incarnation * 800);
+        for incarnation in 1..1000 {
+            incarnations.begin(start(incarnation)).unwrap();
+            incarnations.forget_below(start(incarnation));
+            let last = incarnation + 1;
             for ended in last.saturating_sub(REMEMBERED as u64).max(1)..last {
-                assert_eq!(lives.end_of(ended), Some(LifeEnd::At(start(ended))), "of {last} lives");
+                assert_eq!(
+                    incarnations.end_of(ended),
+                    Some(IncarnationEnd::At(start(ended))),
+                    "of {last} incarnations"
+                );
             }
         }
-        let (first, begun) = (lives.list()[0].number, lives.list()[0].start);
-        assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "the next life is forgotten");
+        let (first, begun) = (incarnations.list()[0].number, incarnations.list()[0].start);
+        assert_eq!(
+            incarnations.end_of(first - 2),
+            Some(IncarnationEnd::AtMost(begun)),
+            "the next incarnation is forgotten"
+        );
     }
 
     #[test]
-    fn a_life_without_records_is_replaced() {
-        let mut lives = Incarnations::first();
+    fn an_incarnation_without_records_is_replaced() {
+        let mut incarnations = Incarnations::first();
         for _ in 0..1000 {
-            lives.begin(Lsn::new(800)).unwrap();
+            incarnations.begin(Lsn::new(800)).unwrap();
         }
-        assert_eq!(lives.list().len(), 2);
-        assert_eq!(lives.current(), Incarnation { number: 1001, start: Lsn::new(800) });
+        assert_eq!(incarnations.list().len(), 2);
+        assert_eq!(incarnations.current(), Incarnation { number: 1001, start: Lsn::new(800) });
         // The log's end may even be before the beginning of the incarnation that wrote the torn tail.
-        lives.begin(Lsn::new(400)).unwrap();
-        assert_eq!(lives.current(), Incarnation { number: 1002, start: Lsn::new(400) });
+        incarnations.begin(Lsn::new(400)).unwrap();
+        assert_eq!(incarnations.current(), Incarnation { number: 1002, start: Lsn::new(400) });
     }
 
     #[test]
     fn lives_of_recycled_log_are_forgotten_and_a_full_list_returns_full() {
-        let list =
-            (0..INCARNATIONS_MAX as u64).map(|life| Incarnation { number: life + 1, start: Lsn::new(life * 800 + 8) });
-        let mut lives = Incarnations::from_list(list.collect()).unwrap();
-        assert!(matches!(lives.begin(Lsn::new(1 << 30)), Err(Error::Full { .. })));
-        lives.forget_below(Lsn::new(900));
-        assert_eq!(lives.list()[0], Incarnation { number: 2, start: Lsn::new(808) });
-        assert_eq!(lives.at(Lsn::new(900)), 2);
-        lives.begin(Lsn::new(1 << 30)).unwrap();
-        lives.forget_below(Lsn::new(1 << 30));
-        assert_eq!(lives.list().len(), REMEMBERED);
+        let list = (0..INCARNATIONS_MAX as u64)
+            .map(|incarnation| Incarnation { number: incarnation + 1, start: Lsn::new(incarnation * 800 + 8) });
+        let mut incarnations = Incarnations::from_list(list.collect()).unwrap();
+        assert!(matches!(incarnations.begin(Lsn::new(1 << 30)), Err(Error::Full { .. })));
+        incarnations.forget_below(Lsn::new(900));
+        assert_eq!(incarnations.list()[0], Incarnation { number: 2, start: Lsn::new(808) });
+        assert_eq!(incarnations.at(Lsn::new(900)), 2);
+        incarnations.begin(Lsn::new(1 << 30)).unwrap();
+        incarnations.forget_below(Lsn::new(1 << 30));
+        assert_eq!(incarnations.list().len(), REMEMBERED);
     }
 
     #[test]
     fn a_list_out_of_order_is_refused() {
-        let life = |number, start| Incarnation { number, start: Lsn::new(start) };
+        let incarnation = |number, start| Incarnation { number, start: Lsn::new(start) };
         assert!(Incarnations::from_list(vec![]).is_none());
-        assert!(Incarnations::from_list(vec![life(2, 8), life(2, 16)]).is_none());
-        assert!(Incarnations::from_list(vec![life(1, 16), life(2, 16)]).is_none());
-        assert!(Incarnations::from_list(vec![life(1, 8), life(2, 16)]).is_some());
+        assert!(Incarnations::from_list(vec![incarnation(2, 8), incarnation(2, 16)]).is_none());
+        assert!(Incarnations::from_list(vec![incarnation(1, 16), incarnation(2, 16)]).is_none());
+        assert!(Incarnations::from_list(vec![incarnation(1, 8), incarnation(2, 16)]).is_some());
     }
 }

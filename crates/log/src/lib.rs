@@ -100,7 +100,7 @@ pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 pub use in_order::{durable_in, Rescued};
-pub use incarnation::{Incarnation, Incarnations, LifeEnd, INCARNATIONS_MAX};
+pub use incarnation::{Incarnation, IncarnationEnd, Incarnations, INCARNATIONS_MAX};
 pub use lasting::{is_lasting_hit, lasting_of, note_lasting};
 pub use lsn::Lsn;
 pub use record::{
@@ -289,16 +289,16 @@ impl LogManager {
     }
 
     /// Returns the end of an earlier incarnation.
-    pub fn end_of_life(&self, number: u64) -> Option<LifeEnd> {
+    pub fn end_of_incarnation(&self, number: u64) -> Option<IncarnationEnd> {
         self.files.incarnations().end_of(number)
     }
 
     /// Returns the mark that pages carry for the incarnation that wrote the record at `lsn`: one of 65,535 values,
     /// different from the marks of the previous and the next incarnation. `None` if that incarnation is forgotten.
-    pub fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
-        let lives = self.files.incarnations();
-        let is_known = lives.list().first().is_some_and(|first| first.start <= lsn);
-        let mark = u16::try_from(lives.at(lsn) % u64::from(u16::MAX)).unwrap_or(0);
+    pub fn incarnation_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
+        let incarnations = self.files.incarnations();
+        let is_known = incarnations.list().first().is_some_and(|first| first.start <= lsn);
+        let mark = u16::try_from(incarnations.at(lsn) % u64::from(u16::MAX)).unwrap_or(0);
         is_known.then(|| NonZeroU16::MIN.saturating_add(mark))
     }
 

@@ -158,7 +158,7 @@ impl Source for LogManager {
         // reads it again, from the files.
         Ok(if self.ring.copy_out(from, place) { bytes } else { 0 })
     }
-    fn lives(&self) -> &Incarnations {
+    fn incarnations(&self) -> &Incarnations {
         self.files.incarnations()
     }
     fn damage(&self, lsn: Lsn, what: &str) -> Error {

@@ -13,7 +13,7 @@ use libtp_process::SessionId;
 use rio::{Extent, Region};
 
 use crate::agree::agree;
-use crate::in_order::{check_header, chunk_bytes_of, good_records, header_of, ring_of_any_life, Rescued};
+use crate::in_order::{check_header, chunk_bytes_of, good_records, header_of, ring_of_any_incarnation, Rescued};
 use crate::reserve::RESERVE_BYTES_MIN;
 use crate::ring::Ring;
 use crate::salvage::salvage;
@@ -97,7 +97,7 @@ impl LogManager {
 /// # Errors
 /// `Disagree` when files and region contradict each other; `Full`, `Io`: try again.
 pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-    let any = ring_of_any_life(region, control);
+    let any = ring_of_any_incarnation(region, control);
     let is_in_order = any.is_some();
     if let Some((header, ring)) = any {
         // A log of another incarnation is not this environment's log. But the word for the incarnation may be damaged;
@@ -135,7 +135,7 @@ fn rescue(
 
 impl LogManager {
     /// Returns whether the log is of the incarnation in the control file: no other incarnation has begun since.
-    pub fn is_of_life(&self, control: &Control) -> bool {
+    pub fn is_of_incarnation(&self, control: &Control) -> bool {
         self.incarnation == control.incarnation()
     }
 
@@ -145,7 +145,7 @@ impl LogManager {
     /// # Errors
     /// As [`rescue_ring`].
     pub fn rescue(&self, directory: &Arc<dyn Directory>, control: &Control) -> Result<Option<Rescued>> {
-        if !self.is_of_life(control) {
+        if !self.is_of_incarnation(control) {
             return Ok(None);
         }
         if let Err(why) = self.check() {

@@ -22,7 +22,7 @@ pub(crate) trait Source {
     /// end.
     fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize>;
     /// Returns the incarnations that sealed the parts of the log.
-    fn lives(&self) -> &Incarnations;
+    fn incarnations(&self) -> &Incarnations;
     /// Returns the error for bytes at `lsn` that should have been a record.
     fn damage(&self, lsn: Lsn, what: &str) -> Error;
 }
@@ -31,7 +31,7 @@ impl Source for crate::LogFiles {
     fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
         self.copy_out(from, buffer)
     }
-    fn lives(&self) -> &Incarnations {
+    fn incarnations(&self) -> &Incarnations {
         self.incarnations()
     }
     fn damage(&self, lsn: Lsn, what: &str) -> Error {
@@ -48,9 +48,9 @@ pub struct Roll<'l> {
     filled: usize,
     next: Lsn,
     end: Lsn,
-    /// The incarnation at `next`; it changes at `life_ends`.
-    life: u64,
-    life_ends: Lsn,
+    /// The incarnation at `next`; it changes at `incarnation_ends`.
+    incarnation: u64,
+    incarnation_ends: Lsn,
     done: bool,
 }
 
@@ -65,8 +65,8 @@ impl<'l> Roll<'l> {
             filled: 0,
             next: from,
             end,
-            life: 0,
-            life_ends: Lsn::NONE,
+            incarnation: 0,
+            incarnation_ends: Lsn::NONE,
             done: false,
         }
     }
@@ -102,9 +102,9 @@ impl<'l> Roll<'l> {
 
     /// Takes the record at `next`, or returns the reason why it is not valid.
     pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), BadRecord>> {
-        if self.next >= self.life_ends {
-            self.life = self.source.lives().at(self.next);
-            self.life_ends = self.source.lives().next_change(self.next);
+        if self.next >= self.incarnation_ends {
+            self.incarnation = self.source.incarnations().at(self.next);
+            self.incarnation_ends = self.source.incarnations().next_change(self.next);
         }
         // Bytes that do not verify are read again, for two reasons. The buffer may end inside the record. Or the ring's
         // chunk may have been reused during the copy, and then the files have the record.
@@ -114,7 +114,7 @@ impl<'l> Roll<'l> {
                 self.filled = self.source.fill(self.next, &mut self.buffer)?;
             }
             let into = usize::try_from(self.next.since(self.buffer_at)).unwrap_or(usize::MAX).min(self.filled);
-            match verify(&self.buffer[into..self.filled], self.next, self.life) {
+            match verify(&self.buffer[into..self.filled], self.next, self.incarnation) {
                 Ok(header) => {
                     self.next = self.next.plus(header.length() as u64);
                     let body = into + RECORD_HEADER_BYTES;

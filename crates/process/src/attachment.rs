@@ -1,17 +1,18 @@
 //! The table of attached processes: a slot for each open environment of each process, and the check whether the process
 //! of a slot is dead (PROTOCOLS D9).
 //!
-//! A slot's name is also the number of its *seat*: a lock that the kernel drops when the process ends. The environment
-//! implements the seats ([`Seats`]) by locks on bytes of the control file. A process first takes the seat, then marks
-//! the slot as attached, then lets sessions join. So no session ever belongs to a seat that is not taken yet.
+//! A slot's name is also the number of its *attachment lock*: a lock that the kernel drops when the process ends. The
+//! environment implements the attachment locks ([`AttachmentLocks`]) by locks on bytes of the control file. A process
+//! first takes the attachment lock, then marks the slot as attached, then lets sessions join. So no session ever
+//! belongs to an attachment lock that is not taken yet.
 //!
 //! Invariants
 //! 1. The slot of a dead process stays as it is while a session of that process is not repaired. So no new process gets
-//!    the name and the seat of a process that is not repaired yet.
+//!    the name and the attachment lock of a process that is not repaired yet.
 //! 2. pid, start time and namespaces are stored before the word that marks the slot as attached.
 //!
-//! The environment lets one process attach at a time. If we die here: the slot is claimed and its seat is free, or will
-//! be free in a moment; the next process that attaches frees the slot.
+//! The environment lets one process attach at a time. If we die here: the slot is claimed and its attachment lock is
+//! free, or will be free in a moment; the next process that attaches frees the slot.
 
 use std::sync::Arc;
 
@@ -28,22 +29,24 @@ const CLAIMED: u64 = 1 << (INDEX_BITS + GENERATION_BITS);
 const ATTACHED: u64 = 2 << (INDEX_BITS + GENERATION_BITS);
 /// The largest number of slots that an index can name, in whole chunks of the slab.
 const PROCESSES_MAX: u32 = (1 << INDEX_BITS) - FIRST_PROCESSES;
-/// The number of names tried for one slot: a seat may still be held by a process that was attached to another region.
-const SEATS_TRIED: u32 = 1000;
+/// The number of names tried for one slot: an attachment lock may still be held by a process that was attached to
+/// another region.
+const NAMES_TRIED: u32 = 1000;
 
-/// The locks by which the kernel shows which processes have ended. A seat's number is below 2^36.
-pub trait Seats: Send + Sync {
-    /// Takes a seat. Returns false if another process has it. The kernel frees the seat when this process ends.
+/// The locks by which the kernel shows which processes have ended. An attachment lock's number is below 2^36.
+pub trait AttachmentLocks: Send + Sync {
+    /// Takes an attachment lock. Returns false if another process has it. The kernel frees the attachment lock when
+    /// this process ends.
     ///
     /// # Errors
     /// Any failure, except that another process has the lock.
-    fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>>;
+    fn take(&self, lock: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Releases a seat.
-    fn give_back(&self, seat: u64);
+    /// Releases an attachment lock.
+    fn give_back(&self, lock: u64);
 
-    /// Returns whether it is certain that no other process has the seat.
-    fn is_free(&self, seat: u64) -> bool;
+    /// Returns whether it is certain that no other process has the attachment lock.
+    fn is_free(&self, lock: u64) -> bool;
 }
 
 /// The state of a process slot: the name of its present or last tenant (the attach that uses the slot), and whether the
@@ -104,8 +107,8 @@ shared! {
 }
 
 impl ProcessSlot {
-    /// Returns the known facts about the process. If the checksum is wrong, returns zeros, and only the seat shows
-    /// whether the process lives.
+    /// Returns the known facts about the process. If the checksum is wrong, returns zeros, and only the attachment lock
+    /// shows whether the process lives.
     pub(crate) fn identity(&self) -> Identity {
         let name = self.tenant.load().id();
         let found = Identity {
@@ -142,7 +145,7 @@ fn checksum(name: AttachmentId, process: Identity) -> u64 {
 /// One process's handle to the table of attached processes.
 pub(crate) struct Attachments {
     slots: Slab<ProcessSlot>,
-    seats: Option<Arc<dyn Seats>>,
+    locks: Option<Arc<dyn AttachmentLocks>>,
     process: Process,
     own: AttachmentId,
 }
@@ -153,10 +156,10 @@ impl Attachments {
         region: &Region,
         header: &ProcessHeader,
         sessions: &Slab<SessionSlot>,
-        seats: Option<Arc<dyn Seats>>,
+        locks: Option<Arc<dyn AttachmentLocks>>,
     ) -> Result<Attachments> {
         let mut attachments = Attachments::look(region, header)?;
-        attachments.seats = seats;
+        attachments.locks = locks;
         attachments.forget_gone(sessions);
         attachments.own = attachments.take_slot()?;
         header.attachments.fetch_add(1);
@@ -167,12 +170,12 @@ impl Attachments {
     pub(crate) fn look(region: &Region, header: &ProcessHeader) -> Result<Attachments> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
         let slots = Slab::attach(region, header.processes.load().ok_or_else(none)?);
-        Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId::NONE })
+        Ok(Attachments { slots, locks: None, process: Process::this(), own: AttachmentId::NONE })
     }
 
-    /// Adds the seats. From now on, the check whether a process lives also reads its seat.
-    pub(crate) fn asking(mut self, seats: Arc<dyn Seats>) -> Attachments {
-        self.seats = Some(seats);
+    /// Adds the attachment locks. From now on, the check whether a process lives also reads its attachment lock.
+    pub(crate) fn asking(mut self, locks: Arc<dyn AttachmentLocks>) -> Attachments {
+        self.locks = Some(locks);
         self
     }
 
@@ -202,7 +205,7 @@ impl Attachments {
                 self.slots.grow()?;
                 continue;
             };
-            let tenant = match self.take_seat(index, claimed) {
+            let tenant = match self.take_attachment_lock(index, claimed) {
                 Ok(tenant) => tenant,
                 Err(error) => {
                     slot.tenant.publish(claimed.left());
@@ -220,17 +223,17 @@ impl Attachments {
         }
     }
 
-    /// Tries the slot's names from `claimed` on, and takes the first free seat among their seats.
-    fn take_seat(&self, index: u32, claimed: Tenant) -> Result<Tenant> {
-        let Some(seats) = &self.seats else { return Ok(claimed) };
+    /// Tries the slot's names from `claimed` on, and takes the first free attachment lock of these names.
+    fn take_attachment_lock(&self, index: u32, claimed: Tenant) -> Result<Tenant> {
+        let Some(locks) = &self.locks else { return Ok(claimed) };
         let mut tenant = claimed;
-        for _ in 0..SEATS_TRIED {
-            if seats.take(tenant.id().raw()).map_err(Error::Seat)? {
+        for _ in 0..NAMES_TRIED {
+            if locks.take(tenant.id().raw()).map_err(Error::AttachmentLock)? {
                 return Ok(tenant);
             }
             tenant = tenant.next(index);
         }
-        Err(Error::Seat("other processes hold all file locks of this kind".into()))
+        Err(Error::AttachmentLock("other processes hold all file locks of this kind".into()))
     }
 
     /// Returns the name of this attach.
@@ -252,9 +255,9 @@ impl Attachments {
         }
         let Some(slot) = self.slot(id) else {
             // Each attach with a session has a slot, unless a wild store has damaged the slot.
-            return self.seats.as_ref().is_some_and(|seats| !seats.is_free(id.raw()));
+            return self.locks.as_ref().is_some_and(|locks| !locks.is_free(id.raw()));
         };
-        if self.is_seat_free(id) {
+        if self.is_attachment_lock_free(id) {
             return false;
         }
         let has_ended = self.process.has_ended(slot.identity());
@@ -263,10 +266,10 @@ impl Attachments {
         !has_ended && slot.tenant.load().id() == id
     }
 
-    /// Returns whether the kernel reports the seat as free. This check is cheaper than [`Attachments::lives`]. It is
-    /// sufficient if the kernel reports the end of the process anyway.
-    pub(crate) fn is_seat_free(&self, id: AttachmentId) -> bool {
-        self.seats.as_ref().is_some_and(|seats| seats.is_free(id.raw()))
+    /// Returns whether the kernel reports the attachment lock as free. This check is cheaper than
+    /// [`Attachments::lives`]. It is sufficient if the kernel reports the end of the process anyway.
+    pub(crate) fn is_attachment_lock_free(&self, id: AttachmentId) -> bool {
+        self.locks.as_ref().is_some_and(|locks| locks.is_free(id.raw()))
     }
 
     /// Returns whether the process with that name is seen to have ended.
@@ -299,8 +302,8 @@ impl Attachments {
         for (_, slot) in self.all() {
             let tenant = slot.tenant.load();
             let gone = !tenant.is_free() && !self.lives(tenant.id()) && !has_sessions(sessions, tenant.id());
-            // Without seats, a claim in progress cannot be distinguished from an abandoned claim.
-            if gone && (tenant.is_attached() || self.seats.is_some()) {
+            // Without attachment locks, a claim in progress cannot be distinguished from an abandoned claim.
+            if gone && (tenant.is_attached() || self.locks.is_some()) {
                 // A failure means that another process has freed the slot.
                 let _ = slot.tenant.compare_exchange(tenant, tenant.left());
             }
@@ -322,18 +325,18 @@ impl Attachments {
             rio::planted::linger();
             tenant = slot.tenant.load();
         }
-        // A failure means that another process saw our seat free and has freed the slot; a new process may have the
-        // slot now, under another name.
+        // A failure means that another process saw our attachment lock free and has freed the slot; a new process may
+        // have the slot now, under another name.
         let _ = slot.tenant.compare_exchange(tenant, tenant.left());
     }
 
-    /// Releases the seat.
-    pub(crate) fn give_back_seat(&self) {
+    /// Releases the attachment lock.
+    pub(crate) fn release_attachment_lock(&self) {
         if !self.process.is_current() || self.is_observer() {
             return;
         }
-        if let Some(seats) = &self.seats {
-            seats.give_back(self.own.raw());
+        if let Some(locks) = &self.locks {
+            locks.give_back(self.own.raw());
         }
     }
 

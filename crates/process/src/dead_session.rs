@@ -229,7 +229,7 @@ impl DeadSession<'_> {
     /// `learned` is the time when the repairer learned of the death.
     pub fn bury(self, learned: Instant) {
         if let Some(counts) = self.processes.counts() {
-            counts.note_burial(learned.elapsed());
+            counts.note_total(learned.elapsed());
         }
         self.processes.0.header.repaired.fetch_add(1);
         failpoint("repair: counted, slot not free");

@@ -21,8 +21,8 @@ pub enum Error {
     },
     /// The lock by which others learn of this process's death cannot be taken.
     #[error("this process cannot take the file lock by which other processes notice its death: {0}. Nothing was changed; put the environment on a filesystem with file locks, or close it in some processes")]
-    Seat(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The handle observes the environment without a seat, so it cannot have sessions.
+    AttachmentLock(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The handle observes the environment without an attachment lock, so it cannot have sessions.
     #[error("this handle was opened only to look at the other processes, and cannot read or change data. Nothing was changed; open the environment with `Env::open`")]
     ObserverOnly,
     /// The region has no process manager.

@@ -64,7 +64,7 @@ use leaving::Leaving;
 use repair_times::RepairCounts;
 use slot::{ProcessHeader, SessionSlot, State};
 
-pub use attachment::Seats;
+pub use attachment::AttachmentLocks;
 pub use cancel::{cancel_waits, cancels};
 #[doc(hidden)]
 pub use clock::shift_wall_clock;
@@ -147,12 +147,12 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A wild store may have damaged the table; the seat is released anyway.
+        // A wild store may have damaged the table; the attachment lock is released anyway.
         let detached = catch_unwind(AssertUnwindSafe(|| self.attachments.detach(&self.slots)));
         if detached.is_err() {
             self.region.mark_broken();
         }
-        self.attachments.give_back_seat();
+        self.attachments.release_attachment_lock();
     }
 }
 
@@ -184,7 +184,7 @@ impl ProcessManager {
         Ok(())
     }
 
-    /// Opens the process manager of a region without seats: only the kernel's table of processes
+    /// Opens the process manager of a region without attachment locks: only the kernel's table of processes
     /// shows deaths. The caller makes sure that no other process attaches at the same time.
     ///
     /// # Errors
@@ -193,22 +193,26 @@ impl ProcessManager {
         ProcessManager::attach_with(region, settings, None)
     }
 
-    /// Opens the process manager of a region and takes a seat before any session joins: the seats
-    /// also show deaths (PROTOCOLS D9). The caller makes sure that no other process attaches at the same time.
+    /// Opens the process manager of a region and takes an attachment lock before any session joins: the attachment
+    /// locks also show deaths (PROTOCOLS D9). The caller makes sure that no other process attaches at the same time.
     ///
     /// # Errors
-    /// As [`ProcessManager::attach`], and `Seat`.
-    pub fn attach_seated(region: &Region, settings: &Settings, seats: Arc<dyn Seats>) -> Result<ProcessManager> {
-        ProcessManager::attach_with(region, settings, Some(seats))
+    /// As [`ProcessManager::attach`], and `AttachmentLock`.
+    pub fn attach_locked(
+        region: &Region,
+        settings: &Settings,
+        locks: Arc<dyn AttachmentLocks>,
+    ) -> Result<ProcessManager> {
+        ProcessManager::attach_with(region, settings, Some(locks))
     }
 
-    /// Opens the process manager of a region as an observer: takes no slot and no seat, so no session can join, and
-    /// changes nothing. An observer may open the region at any time.
+    /// Opens the process manager of a region as an observer: takes no slot and no attachment lock, so no session can
+    /// join, and changes nothing. An observer may open the region at any time.
     ///
     /// # Errors
     /// `NotInitialised` if the region has no process manager.
-    pub fn look(region: &Region, settings: &Settings, seats: Arc<dyn Seats>) -> Result<ProcessManager> {
-        ProcessManager::open_with(region, settings, |header, _| Ok(Attachments::look(region, header)?.asking(seats)))
+    pub fn look(region: &Region, settings: &Settings, locks: Arc<dyn AttachmentLocks>) -> Result<ProcessManager> {
+        ProcessManager::open_with(region, settings, |header, _| Ok(Attachments::look(region, header)?.asking(locks)))
     }
 
     /// Returns whether this handle only observes the region ([`ProcessManager::look`]).
@@ -216,8 +220,12 @@ impl ProcessManager {
         self.0.attachments.is_observer()
     }
 
-    fn attach_with(region: &Region, settings: &Settings, seats: Option<Arc<dyn Seats>>) -> Result<ProcessManager> {
-        ProcessManager::open_with(region, settings, |header, slots| Attachments::attach(region, header, slots, seats))
+    fn attach_with(
+        region: &Region,
+        settings: &Settings,
+        locks: Option<Arc<dyn AttachmentLocks>>,
+    ) -> Result<ProcessManager> {
+        ProcessManager::open_with(region, settings, |header, slots| Attachments::attach(region, header, slots, locks))
     }
 
     fn open_with(
@@ -288,13 +296,13 @@ impl ProcessManager {
         self.0.attachments.process().pid()
     }
 
-    /// Returns whether the process with this seat is seen to have ended, even if the seat is still locked: a child
-    /// made by a raw `clone` keeps the lock until it calls the library or ends (PROTOCOLS D9). For a caller that has
-    /// not attached yet.
-    pub fn has_ended(region: &Region, seat: u64) -> bool {
+    /// Returns whether the process with this attachment lock is seen to have ended, even if the attachment lock is
+    /// still held: a child made by a raw `clone` keeps the lock until it calls the library or ends (PROTOCOLS D9). For
+    /// a caller that has not attached yet.
+    pub fn has_ended(region: &Region, lock: u64) -> bool {
         let header = region.root::<ProcessHeader>(RootSlot::Process).map(|header| region.hold(header));
         let Some(attachments) = header.map(|header| Attachments::look(region, &header)) else { return false };
-        attachments.is_ok_and(|attachments| attachments.owner_has_ended(seat))
+        attachments.is_ok_and(|attachments| attachments.owner_has_ended(lock))
     }
 
     /// Frees the slots of dead processes that have no session left. Called when a process attaches; also useful after a

@@ -73,7 +73,9 @@ impl Process {
     /// Returns whether the process `other`, with all its threads, is seen to have ended.
     pub(crate) fn has_ended(&self, other: Identity) -> bool {
         let own = &self.identity;
-        if !self.shares_pids_with(other) || planted("process: the seat alone decides whether a process is dead") {
+        if !self.shares_pids_with(other)
+            || planted("process: the attachment lock alone decides whether a process is dead")
+        {
             return false;
         }
         // Start times of another time namespace are shifted against ours: then only an unused pid proves the end.

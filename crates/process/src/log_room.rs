@@ -1,6 +1,6 @@
 //! A session's room in the log: a count of the log manager (the credit) in the session's private memory.
 //!
-//! The credit belongs to one session of one life: a new session begins with a credit of zero, and a repairer of a dead
+//! The credit belongs to one session of one region: a new session begins with a credit of zero, and a repairer of a dead
 //! session does not learn the dead session's credit.
 
 use std::cell::Cell;

@@ -19,11 +19,11 @@ shared! {
         /// Number of physical halves, by class.
         pub(crate) physical: [Word<u32>; 96],
         /// Number of repairs, by class of the time from the report of the death to the burial.
-        pub(crate) burial: [Word<u32>; 96],
+        pub(crate) total: [Word<u32>; 96],
         /// The longest physical half, in microseconds.
         pub(crate) physical_max: Word<u64>,
         /// The longest time from a report to a burial, in microseconds.
-        pub(crate) burial_max: Word<u64>,
+        pub(crate) total_max: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 6],
     } size 832
@@ -42,14 +42,14 @@ pub struct RepairTimes {
     /// The physical halves.
     pub physical: Times,
     /// The times from the report of each death until nothing of the dead session was left.
-    pub burial: Times,
+    pub total: Times,
 }
 
 impl RepairTimes {
     /// Adds the durations of another region.
     pub fn add(&mut self, other: &RepairTimes) {
         self.physical.add(&other.physical);
-        self.burial.add(&other.burial);
+        self.total.add(&other.total);
     }
 }
 
@@ -99,14 +99,14 @@ impl RepairCounts {
         note(&self.physical, &self.physical_max, took);
     }
 
-    pub(crate) fn note_burial(&self, took: Duration) {
-        note(&self.burial, &self.burial_max, took);
+    pub(crate) fn note_total(&self, took: Duration) {
+        note(&self.total, &self.total_max, took);
     }
 
     pub(crate) fn times(&self) -> RepairTimes {
         RepairTimes {
             physical: Times::of(&self.physical, &self.physical_max),
-            burial: Times::of(&self.burial, &self.burial_max),
+            total: Times::of(&self.total, &self.total_max),
         }
     }
 }

@@ -7,8 +7,8 @@
 //! process once its descriptor is open, because the descriptor may belong to another process with the same pid.
 //!
 //! Not every death is the end of a process: a process that becomes another program (`exec`) keeps its pid and its
-//! start time, and loses its memory and its seat. The descriptor does not show that, so the watch checks the seats
-//! from time to time, a few at a time.
+//! start time, and loses its memory and its attachment lock. The descriptor does not show that, so the watch checks the
+//! attachment locks from time to time, a few at a time.
 //!
 //! If we die here: only the watch is lost; it changes no shared memory.
 
@@ -162,7 +162,7 @@ impl DeathWatch {
     /// Returns whether there are deaths not reported yet. A descriptor that was opened too late, for another process
     /// with the same pid, does no harm: the start time is checked here, after the opening. A check costs a system call
     /// or two, so only processes that the kernel reports as ended, and processes without a descriptor, are checked.
-    /// From time to time the seats of some of the other processes are checked.
+    /// From time to time the attachment locks of some of the other processes are checked.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
         let calls = self.called.elapsed() >= ROLL_CALL
@@ -176,7 +176,8 @@ impl DeathWatch {
         for (place, watched) in all.filter(|(_, watched)| !watched.told) {
             let is_new = std::mem::replace(&mut watched.is_new, false);
             let is_doubtful = is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
-            let has_exec = || calls && is_in_turn(place, first, count) && attachments.is_seat_free(watched.id);
+            let has_exec =
+                || calls && is_in_turn(place, first, count) && attachments.is_attachment_lock_free(watched.id);
             if (is_doubtful && !attachments.lives(watched.id)) || has_exec() {
                 (watched.told, watched.descriptor) = (true, None);
                 some = true;

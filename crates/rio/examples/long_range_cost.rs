@@ -32,7 +32,7 @@ mod measured {
     }
 
     #[derive(Clone, Copy)]
-    enum What {
+    enum Access {
         Stored,
         StoredBy32,
         LookedAt,
@@ -41,13 +41,13 @@ mod measured {
         InTheCache,
     }
 
-    const ALL: [(What, &str); 6] = [
-        (What::Stored, "stored by memcpy"),
-        (What::StoredBy32, "stored, 32 bytes at a time"),
-        (What::LookedAt, "read"),
-        (What::Saved, "copied to the log"),
-        (What::SavedAndStored, "copied to the log, then stored by memcpy"),
-        (What::InTheCache, "copied to the log from the cache"),
+    const ALL: [(Access, &str); 6] = [
+        (Access::Stored, "stored by memcpy"),
+        (Access::StoredBy32, "stored, 32 bytes at a time"),
+        (Access::LookedAt, "read"),
+        (Access::Saved, "copied to the log"),
+        (Access::SavedAndStored, "copied to the log, then stored by memcpy"),
+        (Access::InTheCache, "copied to the log from the cache"),
     ];
 
     #[target_feature(enable = "avx2")]
@@ -106,15 +106,15 @@ mod measured {
                         unsafe {
                             let (place, log) = (memory.add(at), memory.add(log));
                             match what {
-                                What::Stored => place.copy_from_nonoverlapping(image, bytes),
-                                What::StoredBy32 => stored_by_32(place, bytes),
-                                What::LookedAt => looked_at(place, bytes),
-                                What::Saved => saved(place, log, bytes),
-                                What::SavedAndStored => {
+                                Access::Stored => place.copy_from_nonoverlapping(image, bytes),
+                                Access::StoredBy32 => stored_by_32(place, bytes),
+                                Access::LookedAt => looked_at(place, bytes),
+                                Access::Saved => saved(place, log, bytes),
+                                Access::SavedAndStored => {
                                     saved(place, log, bytes);
                                     place.copy_from_nonoverlapping(image, bytes);
                                 }
-                                What::InTheCache => saved(memory.add(hot), log, bytes),
+                                Access::InTheCache => saved(memory.add(hot), log, bytes),
                             }
                         }
                     }

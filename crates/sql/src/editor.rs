@@ -66,7 +66,7 @@ pub fn run(session: &mut Session<'_>) -> Result<Ending> {
         match shell::run(session, &line) {
             Ok(true) => {}
             Ok(false) => break,
-            Err(failure @ Failure::NobodyReads) => return Err(failure),
+            Err(failure @ Failure::OutputClosed) => return Err(failure),
             Err(failure) => note(failure),
         }
     }

@@ -83,7 +83,7 @@ fn run_lines(session: &mut Session<'_>, name: &str, mut from: impl BufRead, dept
 
 fn at_line(name: &str, line: u64, failure: Failure) -> Failure {
     match failure {
-        Failure::NobodyReads => failure,
+        Failure::OutputClosed => failure,
         other => Failure::Failed(format!("{name}, line {line}: {other}")),
     }
 }

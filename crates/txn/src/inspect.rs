@@ -51,7 +51,7 @@ impl Managers {
             Some(("lock header", _)) => "the lock table's free slots".into(),
             Some(("page table buckets", _)) => "a bucket of the page table".into(),
             Some(("page table header", _)) => "the growth of the page table".into(),
-            Some(("shelves", _)) => "a list of free frames".into(),
+            Some(("pool parts", _)) => "a list of free frames".into(),
             Some(("pool table", _)) => "the table of buffer pools".into(),
             Some(("transaction header", _)) => "the table of transactions".into(),
             Some((name, _)) => format!("the latch at {place} in the {name}"),

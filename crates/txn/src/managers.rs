@@ -122,7 +122,8 @@ impl Managers {
         self.spares.refill(&self.processes, self.buffers.largest_page_bytes())
     }
 
-    /// Ends the spares, before this process releases its seat: after that, other processes would consider them dead.
+    /// Ends the spares, before this process releases its attachment lock: after that, other processes would consider
+    /// them dead.
     pub fn drop_spares(&self) {
         self.spares.drop_all();
     }

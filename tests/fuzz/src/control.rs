@@ -22,15 +22,15 @@ const BLOCK_BYTES: usize = 4096;
 /// The offset of the number of the log's incarnations, in the slot.
 const COUNT_AT: usize = 84;
 /// The offset of the newest incarnations, in the slot.
-const LIVES_AT: usize = 96;
+const INCARNATIONS_AT: usize = 96;
 /// The number of incarnations for which a slot has room.
-const SLOT_LIVES: usize = 128;
+const SLOT_INCARNATIONS: usize = 128;
 /// Bytes of an incarnation's entry.
-const LIFE_BYTES: usize = 16;
+const INCARNATION_BYTES: usize = 16;
 /// The offset of the checksum of the further blocks, in the slot.
 const OLDER_CRC_AT: usize = 92;
 /// The largest number of incarnations in the further blocks of an input.
-const OLDER_LIVES_MAX: usize = 1024;
+const OLDER_INCARNATIONS_MAX: usize = 1024;
 /// Bytes of the log's one segment.
 const SEGMENT_BYTES: usize = 64 << 10;
 
@@ -67,16 +67,19 @@ pub fn first_slot() -> Vec<u8> {
     Template::new().control[SLOT_AT + 4..SLOT_AT + SLOT_BYTES].to_vec()
 }
 
-/// Returns the slot, without its checksum, and the further blocks of an environment whose log has had `lives`
+/// Returns the slot, without its checksum, and the further blocks of an environment whose log has had `incarnations`
 /// incarnations, at most 1,024.
-pub fn slot_of_many(lives: u64) -> Vec<u8> {
+pub fn slot_of_many(incarnations: u64) -> Vec<u8> {
     let mut slot = first_slot();
-    let words: Vec<u8> = (1..=lives).flat_map(|life| [life, 8 * life].map(u64::to_le_bytes)).flatten().collect();
-    let older = words.len().saturating_sub(SLOT_LIVES * LIFE_BYTES);
-    let count = u32::try_from(lives).expect("the count is small");
+    let words: Vec<u8> = (1..=incarnations)
+        .flat_map(|incarnation| [incarnation, 8 * incarnation].map(u64::to_le_bytes))
+        .flatten()
+        .collect();
+    let older = words.len().saturating_sub(SLOT_INCARNATIONS * INCARNATION_BYTES);
+    let count = u32::try_from(incarnations).expect("the count is small");
     // The slot lacks the checksum at its beginning, so offsets are 4 less.
     slot[COUNT_AT - 4..COUNT_AT].copy_from_slice(&count.to_le_bytes());
-    slot[LIVES_AT - 4..LIVES_AT - 4 + words.len() - older].copy_from_slice(&words[older..]);
+    slot[INCARNATIONS_AT - 4..INCARNATIONS_AT - 4 + words.len() - older].copy_from_slice(&words[older..]);
     [&slot, &words[..older]].concat()
 }
 
@@ -101,8 +104,9 @@ fn made_of(template: &Template, input: &[u8]) -> ControlFile {
     let slot = &mut bytes[SLOT_AT..SLOT_AT + SLOT_BYTES];
     slot.fill(0);
     slot[4..4 + message.len()].copy_from_slice(message);
-    let lives = u32::from_le_bytes(slot[COUNT_AT..COUNT_AT + 4].try_into().expect("four bytes")) as usize;
-    let mut older = vec![0; lives.saturating_sub(SLOT_LIVES).min(OLDER_LIVES_MAX) * LIFE_BYTES];
+    let incarnations = u32::from_le_bytes(slot[COUNT_AT..COUNT_AT + 4].try_into().expect("four bytes")) as usize;
+    let mut older =
+        vec![0; incarnations.saturating_sub(SLOT_INCARNATIONS).min(OLDER_INCARNATIONS_MAX) * INCARNATION_BYTES];
     let given = further.len().min(older.len());
     older[..given].copy_from_slice(&further[..given]);
     let older_crc = crc32c::crc32c(&older);

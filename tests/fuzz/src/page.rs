@@ -32,7 +32,7 @@ use crate::world::{self, World};
 /// the page are before it.
 const AT: usize = 20;
 /// The bytes of the mark of the log's incarnation, which the page cache checks.
-const LIFE: std::ops::Range<usize> = 22..24;
+const INCARNATION: std::ops::Range<usize> = 22..24;
 /// The largest number of records of one scan. A scan with more goes round in a circle and would not end.
 const RECORDS_MAX: usize = 1 << 20;
 
@@ -75,7 +75,7 @@ impl Finished {
             let back = input.take(PAGE_BYTES - AT - front.len());
             bytes[PAGE_BYTES - back.len()..].copy_from_slice(back);
         }
-        bytes[LIFE].fill(0);
+        bytes[INCARNATION].fill(0);
         Finished { scene, page, bytes, salt }
     }
 }

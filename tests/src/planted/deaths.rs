@@ -116,11 +116,11 @@ pub(super) const DEATHS: &[Planted] = &[
     // D9
     case(Failpoints, "libtp: a repeated panic counts as the first", "panics::a_repeated_panic_breaks_the_region_and_then_reaches_the_caller"),
     by("process: a leaving process frees the slot of the next tenant", &[Young("txn: room promised, not noted")]),
-    by_case("process: the seat alone decides whether a process is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
+    by_case("process: the attachment lock alone decides whether a process is dead", "forked::a_raw_clone_does_not_keep_its_dead_parent_alive"),
     by_case("io: a forked child keeps its parent's locks", "containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive"),
     by_case("process: the process table of another pid namespace is trusted", "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead"),
     by_case("process: a process that runs another program counts as alive", "forked::a_process_that_runs_another_program_counts_as_dead_even_without_a_waiter"),
-    by_case("libtp: spare sessions are not dropped before the seat is released", "stopped::a_process_stopped_just_after_it_left_needs_no_repair"),
+    by_case("libtp: spare sessions are not dropped before the attachment lock is released", "stopped::a_process_stopped_just_after_it_left_needs_no_repair"),
     by_case("process: a forked child counts as its parent", FORKED),
     by_case("libtp: a child of a fork begins in its parent's environment", FORKED),
     by_case("libtp: a child of a fork works in its parent's transaction", FORKED),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::announcements::Announcements;
 use super::machine::{SECOND, TOLD};
 use super::records::Records;
-use super::told::Announcements;
 
 /// The observations of one machine.
 pub struct Judge {

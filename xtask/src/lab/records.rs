@@ -1,7 +1,7 @@
 //! Compares the announced records with the records found: all announced records must be found if the memory is kept,
 //! and some must be lost if the memory is not kept.
 
-use super::told::Line;
+use super::announcements::Line;
 
 /// The observations about records.
 #[derive(Default)]
@@ -132,7 +132,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::Records;
-    use crate::lab::told::Line;
+    use crate::lab::announcements::Line;
 
     fn announced() -> Line {
         Line { began: 7, last: 9, digests: [(7, 0x70), (8, 0x80), (9, 0x90)].into() }

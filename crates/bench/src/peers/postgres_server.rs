@@ -67,16 +67,16 @@ impl Server {
             fs::create_dir_all(made).map_err(Error::file("make", made))?;
             fs::set_permissions(made, Permissions::from_mode(0o700)).map_err(Error::file("protect", made))?;
         }
-        let as_whom = AsWhom::find(directory, &[&data, &socket])?;
+        let server_user = ServerUser::find(directory, &[&data, &socket])?;
         if is_new {
-            let mut made = as_whom.command(&programs.join("initdb"));
+            let mut made = server_user.command(&programs.join("initdb"));
             made.arg("-D").arg(&data).args(["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
             let made = made.output().map_err(Error::file("start", &programs.join("initdb")))?;
             refuse_failure(&made)?;
         }
         let said = directory.join("server.log");
         let log = File::create(&said).map_err(Error::file("make", &said))?;
-        let mut server = as_whom.command(&programs.join("postgres"));
+        let mut server = server_user.command(&programs.join("postgres"));
         server
             .arg("-D")
             .arg(&data)
@@ -168,14 +168,14 @@ fn socket_directory() -> PathBuf {
 }
 
 /// The ids of the user and group under which the server runs; `None` if they are those of this process.
-struct AsWhom(Option<(u32, u32)>);
+struct ServerUser(Option<(u32, u32)>);
 
-impl AsWhom {
+impl ServerUser {
     /// Finds the server's user, makes this user the owner of the directories `own`, and lets the user pass through the
     /// directories above them.
-    fn find(directory: &Path, own: &[&PathBuf]) -> Result<AsWhom> {
+    fn find(directory: &Path, own: &[&PathBuf]) -> Result<ServerUser> {
         if !geteuid().is_root() {
-            return Ok(AsWhom(None));
+            return Ok(ServerUser(None));
         }
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let Some((user, group)) = users.lines().find_map(ids_of) else {
@@ -189,13 +189,13 @@ impl AsWhom {
             let mode = fs::metadata(passed).map_err(Error::file("look at", passed))?.mode();
             fs::set_permissions(passed, Permissions::from_mode(mode | 0o011)).map_err(Error::file("open", passed))?;
         }
-        Ok(AsWhom(Some((user, group))))
+        Ok(ServerUser(Some((user, group))))
     }
 
     /// Returns the command that starts a program as the server's user. The program ends when this process dies.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        if let AsWhom(Some((user, group))) = self {
+        if let ServerUser(Some((user, group))) = self {
             command.args([format!("--reuid={user}"), format!("--regid={group}"), "--init-groups".to_owned()]);
         }
         command.args(["--pdeathsig", "INT"]).arg(program).current_dir("/");

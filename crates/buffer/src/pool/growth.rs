@@ -1,10 +1,10 @@
-//! A shelf grows while there is budget.
+//! A pool part grows while there is budget.
 //!
-//! Each step adds half as many frames as the shelf has, but at least 16 frames and at most 4 MiB. So a new environment
-//! is small, and a large environment grows in few steps. If the region cannot grow (because its filesystem is full),
-//! the shelf replaces pages instead.
+//! Each step adds half as many frames as the pool part has, but at least 16 frames and at most 4 MiB. So a new
+//! environment is small, and a large environment grows in few steps. If the region cannot grow (because its filesystem
+//! is full), the pool part replaces pages instead.
 //!
-//! One session at a time grows a shelf: the *grower* first stores its number into a word of the shelf by
+//! One session at a time grows a pool part: the *grower* first stores its number into a word of the pool part by
 //! compare-and-swap (PROTOCOLS D5). A latch does not guard the growth, because growing is a system call, and no session
 //! waits for the system under a latch.
 //!
@@ -15,21 +15,21 @@ use std::sync::atomic::Ordering;
 use libtp_process::{Rank, Session, SessionId};
 use rio::{failpoint, planted};
 
-use super::shelf::PoolPart;
+use super::part::PoolPart;
 use crate::area::Area;
 use crate::lookup::PageTable;
 
 const GROW_FRAMES_MIN: u32 = 16;
 const GROW_BYTES_MAX: u64 = 4 << 20;
-/// A shelf may have this number of frames even if the budget is smaller: fewer frames could not hold the pages that a
-/// few threads use at the same time.
+/// A pool part may have this number of frames even if the budget is smaller: fewer frames could not hold the pages that
+/// a few threads use at the same time.
 const FRAMES_MIN: u32 = 16;
 /// The number of frames that are replaced after a failed growth of the region, before the next attempt.
 const REFUSAL_REST: u32 = 1024;
 /// The alignment of data areas.
 const AREA_ALIGN: u64 = 4096;
 
-/// The limit of a shelf's growth.
+/// The limit of a pool part's growth.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// To the pool's budget.
@@ -55,7 +55,7 @@ impl PoolPart {
         if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
             return 0;
         }
-        // The room is computed again: another session may have grown the shelf just before.
+        // The room is computed again: another session may have grown the pool part just before.
         failpoint("buffer: makes its pool grow");
         let added = self.add_frames(session, self.room(bound), table);
         failpoint("buffer: pool larger, still the grower");
@@ -78,7 +78,7 @@ impl PoolPart {
         session.processes().is_stopped(self.slot.grower.load())
     }
 
-    /// Returns whether the shelf may grow: budget is left, and no growth of the region has failed recently.
+    /// Returns whether the pool part may grow: budget is left, and no growth of the region has failed recently.
     pub(crate) fn can_grow(&self) -> bool {
         // Relaxed is enough: the answer is a hint.
         self.room(Bound::Budget) > 0 && self.rest.load(Ordering::Relaxed) == 0
@@ -101,7 +101,7 @@ impl PoolPart {
     /// Adds up to `wanted` frames; fewer, or zero, if the region has no room. Only the grower calls this function.
     ///
     /// If the session dies here: before the section that links and counts the frames is closed, only the data area is
-    /// lost. The next session that grows the shelf gives the slots another area.
+    /// lost. The next session that grows the pool part gives the slots another area.
     fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
         let count = self.frame_count();
         while self.slab.capacity() < count + wanted {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use super::shelf::PoolPart;
+use super::part::PoolPart;
 use crate::frame::{FrameSlot, HOT};
 use crate::settings::Policy;
 
@@ -21,7 +21,7 @@ pub(crate) const STAMP_FIRST: u32 = 2;
 const LRU_QUEUE_MIN: usize = 8;
 const LRU_QUEUE_MAX: usize = 1024;
 
-/// A replacement policy, one per shelf and process. The state that processes share is in the slots.
+/// A replacement policy, one per pool part and process. The state that processes share is in the slots.
 pub(crate) trait Replace: Send + Sync {
     /// Notes that a page was put into the frame.
     fn loaded(&self, part: &PoolPart, slot: &FrameSlot);
@@ -79,9 +79,9 @@ impl Replace for Clock {
     }
 }
 
-/// Least recently used. Every use stores the shelf's time as the frame's stamp. The oldest frames are collected in a
-/// queue: a frame whose stamp is still the stamp in the queue is older than every frame outside the queue. So the order
-/// is exact.
+/// Least recently used. Every use stores the pool part's time as the frame's stamp. The oldest frames are collected in
+/// a queue: a frame whose stamp is still the stamp in the queue is older than every frame outside the queue. So the
+/// order is exact.
 #[derive(Default)]
 struct Lru {
     /// The frame numbers, with the stamps that the frames had, oldest first.
@@ -144,7 +144,7 @@ fn oldest(part: &PoolPart, count: usize) -> Vec<(u32, u32)> {
     all
 }
 
-/// Advances the time of a shelf, and returns it. It is never 0 or [`HOT`].
+/// Advances the time of a pool part, and returns it. It is never 0 or [`HOT`].
 fn tick(part: &PoolPart) -> u32 {
     loop {
         let now = part.slot.now.fetch_add(1).wrapping_add(1);

@@ -92,9 +92,9 @@ impl BufferManager {
         failpoint("buffer: became the writer");
         if is_dead && !self.is_failed() && !planted("buffer: the claims of a dead writer are not undone") {
             // Only the writer has claims. If this session dies while it cancels them, the next writer continues.
-            let shelves = self.pools.shelves();
+            let parts = self.pools.parts();
             let claimed =
-                shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());
+                parts.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());
             failpoint("buffer: about to undo claims of a dead writer");
             claimed.for_each(FrameSlot::undo_write);
         }

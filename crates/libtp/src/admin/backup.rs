@@ -460,10 +460,10 @@ impl<'e> Copying<'e> {
         let own = self.with(|managers, _| Ok(managers.log.copy_durable(begin, &mut here)?))?;
         let last = end.minus(8);
         let is_known = control.incarnations.list()[0].start <= last;
-        let is_same_life = !is_known || control.incarnations.at(last) == theirs.incarnations.at(last);
+        let is_same_incarnation = !is_known || control.incarnations.at(last) == theirs.incarnations.at(last);
         if (copied, own) == (bytes, bytes)
             && here == there
-            && is_same_life
+            && is_same_incarnation
             && theirs.segment_bytes_max == control.segment_bytes_max
         {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Opens an environment for an observer: a handle without a seat (PROTOCOLS D9). Tools use the handle to show the
-//! sessions that wait and the sessions that keep them waiting.
+//! Opens an environment for an observer: a handle without an attachment lock (PROTOCOLS D9). Tools use the handle to
+//! show the sessions that wait and the sessions that keep them waiting.
 //!
-//! The observer takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing. So it never waits,
-//! and other processes cannot notice it. Its view may be a moment old. If the shared memory is rebuilt meanwhile, the
-//! observer still sees the old memory.
+//! The observer takes neither the door, nor an attachment lock, nor a slot, nor a latch, and changes nothing. So it
+//! never waits, and other processes cannot notice it. Its view may be a moment old. If the shared memory is rebuilt
+//! meanwhile, the observer still sees the old memory.
 //!
 //! If we die here: no other process notices.
 
@@ -18,9 +18,9 @@ use libtp_process::ForkMark;
 use crate::files::recovery::PLAIN_FILES;
 use crate::ground::settings::Settings;
 use crate::open::builder::Builder;
-use crate::open::judge::Judge;
-use crate::open::opening::{Attached, How, Opening};
-use crate::open::platform::{Found, Platform};
+use crate::open::liveness::Liveness;
+use crate::open::opening::{Attached, OpenedBy, Opening};
+use crate::open::platform::{Platform, RegionState};
 use crate::{Env, Result};
 
 impl Builder {
@@ -47,17 +47,19 @@ fn attached(platform: &Platform, settings: &Settings) -> Result<Option<Attached>
         libtp_io::give_up_inherited();
     }
     let file = platform.directory.open(CONTROL_NAME, OpenMode::Existing)?;
-    let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
-    if !judge.others(|_| false)? {
+    let liveness = Arc::new(Liveness::new(Arc::clone(&file), platform.path.clone()));
+    if !liveness.others(|_| false)? {
         return Ok(None);
     }
-    let opening = Opening::new(platform, settings, &judge, &file);
+    let opening = Opening::new(platform, settings, &liveness, &file);
     let control = opening.control_file.read()?;
     let identity = opening.identity(file.as_ref(), &control)?;
-    let (Found::Good(region) | Found::Broken(region)) = platform.find_region(&identity)? else { return Ok(None) };
+    let (RegionState::Good(region) | RegionState::Broken(region)) = platform.find_region(&identity)? else {
+        return Ok(None);
+    };
     // A broken region may fail in any way.
     let looked = catch_unwind(AssertUnwindSafe(|| opening.look(&region, &control)));
     let Ok(Ok(managers)) = looked else { return Ok(None) };
-    let opened = opening.opened(How::Joined);
-    Ok(Some(Attached { managers, judge, opened }))
+    let opened = opening.opened(OpenedBy::Joined);
+    Ok(Some(Attached { managers, liveness, opened }))
 }

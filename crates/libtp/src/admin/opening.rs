@@ -7,7 +7,7 @@ use crate::ground::progress::{reporting, Watch};
 use crate::open::attach;
 use crate::open::builder::Builder;
 use crate::open::log_type;
-use crate::open::opening::{Create, How};
+use crate::open::opening::{Create, OpenedBy};
 use crate::open::platform::Platform;
 use crate::open::unfinished;
 use crate::{Durability, Env, Error, Result};
@@ -57,7 +57,7 @@ impl Builder {
             Ok(()) | Err(Error::Rebuilt) => {
                 // If the environment was joined, the other processes have already recovered the plain files. These
                 // processes recover the files again when a process dies.
-                if env.0.opened.how != How::Joined {
+                if env.0.opened.how != OpenedBy::Joined {
                     crate::files::recovery::recover(&env.0);
                 }
                 #[cfg(feature = "unprotected")]

@@ -32,7 +32,7 @@ use crate::ground::damage::Damage;
 use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::{self, Settings, SETTINGS_NAME};
 use crate::open::attach::random_id;
-use crate::open::judge::Judge;
+use crate::open::liveness::Liveness;
 use crate::open::platform::{has_control, Platform};
 use crate::open::unfinished::{self, MANIFEST, RESTORING};
 use crate::{Builder, Env, Error, Opened, Result};
@@ -278,9 +278,9 @@ impl Backup {
         let is_first = unfinished::begin_restore(platform.directory.as_ref())?;
         let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
         failpoint("restore: control file empty");
-        let judge = Judge::new(Arc::clone(&file), platform.path.clone());
+        let liveness = Liveness::new(Arc::clone(&file), platform.path.clone());
         // While this process has the door, no other process creates an environment in this directory (F1).
-        let _door = judge.door()?;
+        let _door = liveness.door()?;
         if let Err(refused) = check_empty(platform) {
             if is_first {
                 unfinished::end_restore(platform.directory.as_ref())?;

@@ -124,9 +124,9 @@ fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
     Ok(Stats {
         repairs: managers.processes.repaired_count(),
         rebuilds: managers.processes.rebuild_count(),
-        repair_p50_ms: millis(times.burial.percentile(50)),
-        repair_p99_ms: millis(times.burial.percentile(99)),
-        repair_max_ms: millis(times.burial.max()),
+        repair_p50_ms: millis(times.total.percentile(50)),
+        repair_p99_ms: millis(times.total.percentile(99)),
+        repair_max_ms: millis(times.total.max()),
         latches_p99_ms: millis(times.physical.percentile(99)),
         latches_max_ms: millis(times.physical.max()),
         directory: env.platform.path.display().to_string(),

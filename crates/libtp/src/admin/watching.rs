@@ -196,7 +196,7 @@ impl Env {
     /// Returns the process that opens, leaves or rebuilds the environment at this moment, if it is another process.
     pub fn opening_process(&self) -> Option<OpeningProcess> {
         self.0.check_process().ok()?;
-        let passer = self.0.newest().judge().opening_process()?;
+        let passer = self.0.newest().liveness().opening_process()?;
         let process_state = match () {
             () if passer.is_stopped() => ProcessState::Stopped,
             () if passer.has_ended() => ProcessState::Dead,

@@ -103,9 +103,9 @@ pub(crate) fn open_within(
             opened => opened.map_err(|error| error.of_name(name))?,
         };
         let mut databases = env.databases();
-        // A new life opens the databases of this list again. So a database enters the list only if the life in which it
-        // was opened has not ended: the log has the same incarnation, and no process has declared the region broken. A
-        // process that begins a new life opens only the files that it finds then.
+        // A new generation opens the databases of this list again. So a database enters the list only if the generation
+        // in which it was opened has not ended: the log has the same incarnation, and no process has declared the
+        // region broken. A process that begins a new generation opens only the files that it finds then.
         let managers = &env.newest().managers;
         if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
@@ -130,7 +130,7 @@ fn wait_for_name(wait: Wait) -> Wait {
 pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     let open = env.databases().get(name).cloned()?;
     let generation = env.newest();
-    // A region that was given up does not show whether the database exists; the next life shows it.
+    // A region that was given up does not show whether the database exists; the next generation shows it.
     let Ok(info) = generation.guarded(|| Ok(generation.managers.buffers.file_by_id(open.id()))) else {
         return Some(open);
     };
@@ -141,8 +141,8 @@ pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     if databases.get(name).is_some_and(|now| Arc::ptr_eq(now, &open)) {
         databases.remove(name);
         match info {
-            // The database was renamed. Handles to it stay valid, and the next life opens it again. The entry gets a
-            // name that no database can have.
+            // The database was renamed. Handles to it stay valid, and the next generation opens it again. The entry
+            // gets a name that no database can have.
             Some(_) => _ = databases.insert(format!("/{}", open.id()), open),
             None => _ = lock(&env.index_notes).remove(&open.id().raw()),
         }

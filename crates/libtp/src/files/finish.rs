@@ -282,7 +282,7 @@ impl Finisher<'_, '_> {
         }
         self.leave_if_broken();
         match plain.rename(&temporary, split(path).1) {
-            // A session of an earlier life has renamed the file.
+            // A session of an earlier generation has renamed the file.
             Err(libtp_io::Error::NotFound { .. }) => Ok(()),
             renamed => Ok(renamed?),
         }

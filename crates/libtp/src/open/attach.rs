@@ -1,6 +1,6 @@
 //! Opening an environment: create, join, repair or restart (PROTOCOLS F1, L6).
 //!
-//! A process opens while it holds the door ([`crate::open::judge`]), so one process opens at a time:
+//! A process opens while it holds the door ([`crate::open::liveness`]), so one process opens at a time:
 //!
 //! * no process is attached, and a region of this boot passes its checks: all processes have died. The region is
 //!   **repaired** and used, and nothing is replayed.
@@ -25,10 +25,10 @@ use libtp_txn::Managers;
 use rio::{failpoint, planted, Region};
 
 use crate::ground::settings::Settings;
-use crate::open::judge::{Door, Judge};
 use crate::open::keep::{self, Keep};
-use crate::open::opening::{identity_of, Attached, Create, How, Opened, Opening, Watcher, MOMENT, PATIENCE};
-use crate::open::platform::{reserve_after, Found, Platform};
+use crate::open::liveness::{Door, Liveness};
+use crate::open::opening::{identity_of, Attached, Create, Opened, OpenedBy, Opening, Watcher, MOMENT, PATIENCE};
+use crate::open::platform::{reserve_after, Platform, RegionState};
 use crate::open::warm_start::check_new;
 use crate::open::{record_types, unfinished};
 use crate::{Error, Result};
@@ -64,15 +64,15 @@ fn open_as(
         libtp_io::give_up_inherited();
     }
     let file = open_control(platform, settings, create)?;
-    let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
-    let opening = Opening { keep, left, create, ..Opening::new(platform, settings, &judge, &file) };
+    let liveness = Arc::new(Liveness::new(Arc::clone(&file), platform.path.clone()));
+    let opening = Opening { keep, left, create, ..Opening::new(platform, settings, &liveness, &file) };
     opening.reserve.set(reserve_after(left.map(|left| &left.region)));
     let (managers, opened) = loop {
-        let door = judge.door()?;
+        let door = liveness.door()?;
         failpoint("attach: at the door");
         match opening.through(&door, file.as_ref(), watch)? {
             Some(through) => {
-                failpoint("attach: seat taken, door held");
+                failpoint("attach: attachment lock taken, door held");
                 break through;
             }
             // An attached process may be about to make the region.
@@ -88,7 +88,7 @@ fn open_as(
         // A panic here recurs at the first call, which reports it.
         let _ = catch_unwind(AssertUnwindSafe(|| warn_of_no_spares(managers.keep_spares())));
     }
-    Ok(Attached { managers, judge, opened })
+    Ok(Attached { managers, liveness, opened })
 }
 
 /// Warns if no spare sessions could be made: without them, this process cannot repair dead sessions while memory is
@@ -99,9 +99,10 @@ pub(crate) fn warn_of_no_spares(kept: libtp_txn::Result<()>) {
     }
 }
 
-/// Returns whether the process with this seat is known to have ended. False if the table of processes is damaged.
-fn is_seen_ended(region: &Region, seat: u64) -> bool {
-    catch_unwind(|| ProcessManager::has_ended(region, seat)).unwrap_or(false)
+/// Returns whether the process with this attachment lock is known to have ended. False if the table of processes is
+/// damaged.
+fn is_seen_ended(region: &Region, lock: u64) -> bool {
+    catch_unwind(|| ProcessManager::has_ended(region, lock)).unwrap_or(false)
 }
 
 /// Opens the control file. Creates an empty file if it is missing; the directory is no environment until
@@ -144,25 +145,28 @@ impl Opening<'_> {
         let control = self.control_file.read()?;
         let identity = self.identity(file, &control)?;
         let found = self.platform.find_region(&identity)?;
-        if let Found::Good(region) = &found {
+        if let RegionState::Good(region) = &found {
             self.platform.note_directory(region);
         }
         let others = match &found {
-            Found::Good(region) if others => door.others(|seat| is_seen_ended(region, seat))?,
+            RegionState::Good(region) if others => door.others(|lock| is_seen_ended(region, lock))?,
             _ => others,
         };
         if control.lost {
             // No program has read the report of an earlier loss yet.
             self.has_lost.set(true);
         }
-        if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {
+        if let Some(left) = self.left.filter(|left| self.is_last_incarnation(&found, left, &control)) {
             return self.rebuild(&left.region, &control, file, watch).map(Some);
         }
         match found {
-            Found::Good(region) if others => self.join(&region, &control),
-            Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
-            Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
-            found @ (Found::None | Found::Unusable(_) | Found::Unreadable(_) | Found::Left(..))
+            RegionState::Good(region) if others => self.join(&region, &control),
+            RegionState::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
+            RegionState::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
+            found @ (RegionState::None
+            | RegionState::Unusable(_)
+            | RegionState::Unreadable(_)
+            | RegionState::Left(..))
                 if others && self.left.is_none() =>
             {
                 if self.started.elapsed() < PATIENCE {
@@ -171,15 +175,15 @@ impl Opening<'_> {
                     Err(self.unseen(found))
                 }
             }
-            Found::Left(region, _) => {
+            RegionState::Left(region, _) => {
                 self.check_new(&identity)?;
                 self.warm_start(&region, &control, file, watch).map(Some)
             }
-            Found::Unreadable(why) if self.keep != Some(Keep::Files) => Err(self.unreadable(&why)),
-            Found::None | Found::Unusable(_) | Found::Unreadable(_) if created => {
-                self.restart(file, How::Created, 0, watch).map(Some)
+            RegionState::Unreadable(why) if self.keep != Some(Keep::Files) => Err(self.unreadable(&why)),
+            RegionState::None | RegionState::Unusable(_) | RegionState::Unreadable(_) if created => {
+                self.restart(file, OpenedBy::Created, 0, watch).map(Some)
             }
-            found @ (Found::None | Found::Unusable(_) | Found::Unreadable(_)) => {
+            found @ (RegionState::None | RegionState::Unusable(_) | RegionState::Unreadable(_)) => {
                 if !self.misses_memory(&control) {
                     self.check_new(&identity)?;
                 }
@@ -187,7 +191,7 @@ impl Opening<'_> {
                 if survived.is_empty() {
                     self.refuse_without_memory(&found, &identity, &control)?;
                 }
-                let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
+                let how = if control.clean && !survived.is_kept { OpenedBy::Clean } else { OpenedBy::Restarted };
                 self.memory_is_gone(&control);
                 // The process that was rebuilding the memory has died.
                 let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
@@ -203,7 +207,7 @@ impl Opening<'_> {
     fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
         libtp_log::check_same_files(region, &self.platform.log_directory)?;
         match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
-            Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
+            Ok(attached) => Ok(Some((attached?, self.opened(OpenedBy::Joined)))),
             // The first panic may come from a rare bug, and not from damage in the region.
             Err(_) if !self.has_panicked.replace(true) => Ok(None),
             Err(_) => {
@@ -253,9 +257,9 @@ impl Opening<'_> {
         Ok(true)
     }
 
-    fn unseen(&self, found: Found) -> Error {
+    fn unseen(&self, found: RegionState) -> Error {
         let what = match found {
-            Found::Unusable(why) | Found::Unreadable(why) | Found::Left(_, why) => {
+            RegionState::Unusable(why) | RegionState::Unreadable(why) | RegionState::Left(_, why) => {
                 format!("other processes use it, and this process cannot use their shared memory: {why}. Close it in those processes, or use the build of the library that they use")
             }
             _ => format!(
@@ -284,7 +288,7 @@ impl Opening<'_> {
                 // PROTOCOLS L6: take the region's log first, then give the region up.
                 let rescue = || libtp_log::rescue_ring(region, &self.platform.log_directory, control);
                 self.take_log(region, control, true, rescue)?;
-                self.restart(file, How::Restarted, 0, watch)
+                self.restart(file, OpenedBy::Restarted, 0, watch)
             }
         }
     }
@@ -317,21 +321,21 @@ impl Opening<'_> {
         managers.leave(txn);
         failpoint("alone: slots not free");
         repair.finish();
-        let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(How::Repaired) };
+        let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(OpenedBy::Repaired) };
         Ok((managers, opened))
     }
 
     pub(crate) fn restart(
         &self,
         file: &dyn File,
-        how: How,
+        how: OpenedBy,
         rebuilds: u64,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
         // The steps that only read come first: an unusable file is refused before any file is changed.
         let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
         let looked = match how {
-            How::Created => None,
+            OpenedBy::Created => None,
             _ => {
                 let looked = libtp_log::look(log, &self.control_file, &log_settings)?;
                 let types = libtp_txn::record_table(record_types::all(), self.applications());
@@ -394,7 +398,7 @@ impl Opening<'_> {
         // The note of a clean close may be outdated: the process that closed the environment may have died before it
         // removed the memory, and other processes may have used that memory since.
         let has_work = done.redone != 0 || done.undone != 0;
-        let how = if how == How::Clean && has_work { How::Restarted } else { how };
+        let how = if how == OpenedBy::Clean && has_work { OpenedBy::Restarted } else { how };
         let opened = Opened {
             log_bytes: done.end.since(done.redo_from),
             redone: done.redone,

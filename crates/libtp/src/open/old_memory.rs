@@ -1,4 +1,4 @@
-//! Reads from shared memory that is given up, or that an earlier life of the environment left.
+//! Reads from shared memory that is given up, or that an earlier generation of the environment left.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 

@@ -8,14 +8,14 @@ use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
 use libtp_io::File;
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, LogManager, CONTROL_NAME};
-use libtp_process::{ProcessManager, Seats};
+use libtp_process::{AttachmentLocks, ProcessManager};
 use libtp_txn::{Applications, Managers, Parts};
 use rio::{failpoint, planted, Identity, Region};
 use serde::Serialize;
 
 use crate::ground::settings::{Replacement, Settings, Victim};
-use crate::open::judge::Judge;
 use crate::open::keep::Keep;
+use crate::open::liveness::Liveness;
 use crate::open::platform::{reserve_after, Platform};
 use crate::open::{log_type, record_types};
 use crate::Result;
@@ -23,7 +23,7 @@ use crate::Result;
 /// How an environment was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum How {
+pub enum OpenedBy {
     /// The environment was created.
     Created,
     /// Other processes were using the environment.
@@ -43,7 +43,7 @@ pub enum How {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Opened {
     /// How the environment was opened.
-    pub how: How,
+    pub how: OpenedBy,
     /// The duration of the opening in milliseconds.
     pub millis: u64,
     /// The number of log bytes that were replayed.
@@ -63,7 +63,7 @@ pub struct Opened {
 /// An attached environment.
 pub(crate) struct Attached {
     pub(crate) managers: Arc<Managers>,
-    pub(crate) judge: Arc<Judge>,
+    pub(crate) liveness: Arc<Liveness>,
     pub(crate) opened: Opened,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Opening<'o> {
     pub(crate) platform: &'o Platform,
     pub(crate) settings: &'o Settings,
     pub(crate) control_file: ControlFile,
-    pub(crate) judge: &'o Arc<Judge>,
+    pub(crate) liveness: &'o Arc<Liveness>,
     pub(crate) keep: Option<Keep>,
     /// Whether to create a missing environment.
     pub(super) create: Create<'o>,
@@ -118,14 +118,14 @@ impl<'o> Opening<'o> {
     pub(crate) fn new(
         platform: &'o Platform,
         settings: &'o Settings,
-        judge: &'o Arc<Judge>,
+        liveness: &'o Arc<Liveness>,
         file: &Arc<dyn File>,
     ) -> Opening<'o> {
         Opening {
             platform,
             settings,
             control_file: ControlFile::new(Arc::clone(file), platform.directory.describe(CONTROL_NAME)),
-            judge,
+            liveness,
             keep: None,
             create: Create::Never,
             left: None,
@@ -142,20 +142,21 @@ impl<'o> Opening<'o> {
     }
 
     pub(crate) fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
-        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
-        let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
+        let locks = Arc::clone(self.liveness) as Arc<dyn AttachmentLocks>;
+        let processes = ProcessManager::attach_locked(region, &libtp_process::Settings::default(), locks)?;
         failpoint("attach: processes known");
         self.attach_managers(region, control, processes)
     }
 
-    /// Returns the managers of a region, for an observer that has no seat in it.
+    /// Returns the managers of a region, for an observer that has no attachment lock in it.
     pub(crate) fn look(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
-        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
-        let processes = ProcessManager::look(region, &libtp_process::Settings::default(), seats)?;
+        let locks = Arc::clone(self.liveness) as Arc<dyn AttachmentLocks>;
+        let processes = ProcessManager::look(region, &libtp_process::Settings::default(), locks)?;
         self.attach_managers(region, control, processes)
     }
 
-    /// Returns the managers of a region for the handle of `processes`. The handle needs no seat in the region.
+    /// Returns the managers of a region for the handle of `processes`. The handle needs no attachment lock in the
+    /// region.
     pub(crate) fn attach_managers(
         &self,
         region: &Region,
@@ -196,7 +197,7 @@ impl<'o> Opening<'o> {
         log_type::applications(&self.platform.log_types)
     }
 
-    pub(crate) fn opened(&self, how: How) -> Opened {
+    pub(crate) fn opened(&self, how: OpenedBy) -> Opened {
         let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0, lost: self.has_lost.get() }
     }

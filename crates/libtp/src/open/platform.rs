@@ -170,33 +170,38 @@ impl Platform {
     ///
     /// # Errors
     /// A region exists but cannot be opened just now: it may hold commits that exist nowhere else.
-    pub(crate) fn find_region(&self, identity: &Identity) -> Result<Found> {
+    pub(crate) fn find_region(&self, identity: &Identity) -> Result<RegionState> {
         let found = match &self.memory {
             Memory::Shared(shared) => match &*lock(&shared.0) {
                 // Simulated processes map the region at different addresses, as real processes do.
                 Some(region) => match region.attach_again(identity) {
-                    Ok(region) => Found::Good(region),
-                    Err(rio::Error::Broken { .. }) => Found::Broken(region.map_again()?),
+                    Ok(region) => RegionState::Good(region),
+                    Err(rio::Error::Broken { .. }) => RegionState::Broken(region.map_again()?),
                     Err(error) => left(region.attach_left_again(identity), identity, &error)?,
                 },
-                None => Found::None,
+                None => RegionState::None,
             },
             Memory::Files(homes) => {
                 let access = self.access()?;
-                let mut found = Found::None;
+                let mut found = RegionState::None;
                 for home in homes {
                     let path = home.join(self.region_name(home, identity));
                     match Region::attach(&path, identity, RESERVE_BYTES, &access) {
-                        Ok(region) => return Ok(Found::Good(region)),
+                        Ok(region) => return Ok(RegionState::Good(region)),
                         Err(rio::Error::Broken { .. }) => {
-                            return Ok(Found::Broken(Region::attach_broken(&path, identity, RESERVE_BYTES, &access)?));
+                            return Ok(RegionState::Broken(Region::attach_broken(
+                                &path,
+                                identity,
+                                RESERVE_BYTES,
+                                &access,
+                            )?));
                         }
                         Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                         Err(error) if may_pass(&error) => return Err(error.into()),
                         Err(error) => {
                             let looked = Region::attach_stale(&path, identity, RESERVE_BYTES, &access);
                             found = left(looked, identity, &error)?;
-                            if !matches!(found, Found::Unusable(_)) {
+                            if !matches!(found, RegionState::Unusable(_)) {
                                 return Ok(found);
                             }
                             if matches!(error, rio::Error::Planted { .. }) {
@@ -388,8 +393,8 @@ impl Platform {
                     Err(error) => {
                         let looked = || Region::attach_any_left(&path, RESERVE_BYTES, &access);
                         match left(looked(), identity, &error)? {
-                            Found::Left(region, _) => Some(region),
-                            Found::Unreadable(_) => {
+                            RegionState::Left(region, _) => Some(region),
+                            RegionState::Unreadable(_) => {
                                 unreadable.extend(looked().ok().filter(is_survivor).map(|_| path));
                                 None
                             }
@@ -473,7 +478,7 @@ pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
 }
 
 /// The result of looking for the region.
-pub(crate) enum Found {
+pub(crate) enum RegionState {
     /// No file.
     None,
     /// A region of this environment, build and boot.
@@ -493,8 +498,8 @@ pub(crate) enum Found {
 ///
 /// # Errors
 /// The region cannot be inspected just now.
-fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) -> rio::Result<Found> {
-    let unusable = Ok(Found::Unusable(error.to_string()));
+fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) -> rio::Result<RegionState> {
+    let unusable = Ok(RegionState::Unusable(error.to_string()));
     let region = match looked {
         Ok(region) => region,
         Err(error) if may_pass(&error) => return Err(error),
@@ -508,10 +513,10 @@ fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) ->
     }
     match (is_earlier, is_log_known) {
         (true, true) if libtp_log::lasting_of(&region).is_lasting() || libtp_log::is_lasting_hit(&region) => {
-            Ok(Found::Left(region, error.to_string()))
+            Ok(RegionState::Left(region, error.to_string()))
         }
-        (false, true) if is_other_build => Ok(Found::Left(region, error.to_string())),
-        (false, false) if is_other_build => Ok(Found::Unreadable(error.to_string())),
+        (false, true) if is_other_build => Ok(RegionState::Left(region, error.to_string())),
+        (false, false) if is_other_build => Ok(RegionState::Unreadable(error.to_string())),
         _ => unusable,
     }
 }
@@ -551,7 +556,7 @@ pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
 mod tests {
     use rio::Identity;
 
-    use super::{left, Found};
+    use super::{left, RegionState};
     use crate::Env;
 
     #[test]
@@ -566,7 +571,7 @@ mod tests {
         for number in [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE, rustix::io::Errno::NOMEM] {
             assert!(refused(number).is_err(), "{number}");
         }
-        assert!(matches!(refused(rustix::io::Errno::NOENT), Ok(Found::Unusable(_))));
+        assert!(matches!(refused(rustix::io::Errno::NOENT), Ok(RegionState::Unusable(_))));
     }
 
     #[test]

@@ -16,8 +16,8 @@ use libtp_process::SessionId;
 use libtp_txn::Managers;
 use rio::{failpoint, planted, Region};
 
-use crate::open::opening::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
-use crate::open::platform::{reserve_after, Found};
+use crate::open::opening::{Opened, OpenedBy, Opening, Watcher, MOMENT, PATIENCE};
+use crate::open::platform::{reserve_after, RegionState};
 use crate::{Error, Result};
 
 /// How long to wait for a session that the broken region reports as writing to a file, while its process runs. The
@@ -37,8 +37,9 @@ const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
 impl Opening<'_> {
     /// Returns whether this process's mapping of the broken region may be the only place that has the end of the log:
     /// no process can find the broken region any more, and no new region has replaced it.
-    pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
-        matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
+    pub(crate) fn is_last_incarnation(&self, found: &RegionState, left: &Managers, control: &Control) -> bool {
+        matches!(found, RegionState::None | RegionState::Unusable(_) | RegionState::Unreadable(_))
+            && left.log.is_of_incarnation(control)
     }
 
     /// Replaces a broken region (PROTOCOLS D13). Other processes may still use the broken region, so the new region is
@@ -59,7 +60,7 @@ impl Opening<'_> {
         let directory = &self.platform.log_directory;
         // Read the control file again: a writer may have taken a checkpoint.
         let control = &self.control_file.read()?;
-        let rescue = || match self.left.filter(|left| left.log.is_of_life(control)) {
+        let rescue = || match self.left.filter(|left| left.log.is_of_incarnation(control)) {
             Some(left) => left.log.rescue(directory, control),
             None => libtp_log::rescue_ring(broken, directory, control),
         };
@@ -68,11 +69,12 @@ impl Opening<'_> {
             taken.warn_of_loss();
         }
         failpoint("rebuild: ring rescued, log not restarted");
-        self.restart(file, How::Restarted, rebuilds + 1, watch)
+        self.restart(file, OpenedBy::Restarted, rebuilds + 1, watch)
     }
 
     /// Waits until no living session writes to a file. Returns how often the environment was rebuilt before; `None` if
-    /// the region is too damaged to show that. Takes no seat in the region, because all seats may be taken.
+    /// the region is too damaged to show that. Takes no attachment lock in the region, because all attachment locks may
+    /// be taken.
     ///
     /// # Errors
     /// `Environment`, naming the processes of the writing sessions, if one of them is stopped or the wait takes too

@@ -22,8 +22,8 @@ use rio::{failpoint, planted, Identity, Lasting, Region};
 use crate::ground::settings::Settings;
 use crate::open::keep::Keep;
 use crate::open::old_memory::is_current;
-use crate::open::opening::{How, Opened, Opening, Watcher};
-use crate::open::platform::{Found, Platform};
+use crate::open::opening::{Opened, OpenedBy, Opening, Watcher};
+use crate::open::platform::{Platform, RegionState};
 use crate::{Durability, Error, Result};
 
 /// As [`Opening::check_new`], for an environment that may have no control file yet.
@@ -50,7 +50,7 @@ impl Opening<'_> {
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
         failpoint("warm start: memory found");
-        let how = if region.is_of_earlier_start() { How::Survived } else { How::Restarted };
+        let how = if region.is_of_earlier_start() { OpenedBy::Survived } else { OpenedBy::Restarted };
         let is_forgotten = planted("libtp: a warm start ignores the log's tail in memory");
         let rescue = || match is_forgotten {
             true => Ok(None),
@@ -81,12 +81,17 @@ impl Opening<'_> {
     ///
     /// # Errors
     /// `Environment` with the remedy, unless the user has decided for the files.
-    pub(crate) fn refuse_without_memory(&self, found: &Found, identity: &Identity, control: &Control) -> Result<()> {
+    pub(crate) fn refuse_without_memory(
+        &self,
+        found: &RegionState,
+        identity: &Identity,
+        control: &Control,
+    ) -> Result<()> {
         if !self.misses_memory(control) {
             return Ok(());
         }
         let why = match found {
-            Found::Unusable(why) | Found::Unreadable(why) => format!("cannot be used: {why}"),
+            RegionState::Unusable(why) | RegionState::Unreadable(why) => format!("cannot be used: {why}"),
             _ => format!("is missing: the library looked for {}", self.platform.first_place(identity).display()),
         };
         let what = format!(
@@ -109,7 +114,7 @@ impl Opening<'_> {
         self.memory_has_less(control, "the shared memory is gone");
     }
 
-    /// Notes that the user has given up the memory of an earlier life.
+    /// Notes that the user has given up the memory of an earlier generation.
     pub(crate) fn memory_is_forgotten(&self, control: &Control) {
         self.memory_has_less(control, "the shared memory was given up, as the user asked");
     }

@@ -161,7 +161,8 @@ fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut dead_since = None;
     while !stop.is_asked() {
         if managers.region.is_broken() {
-            // Begin the next life now: relaxed commits in a broken region must not wait for the program's next call.
+            // Begin the next generation now: relaxed commits in a broken region must not wait for the program's next
+            // call.
             let begun = Visit::begin(env).map_or(Ok(()), |env| env.generation().map(|_| ()));
             quiet.report("the rebuild of the shared memory", begun);
             stop.sleep(TICK);

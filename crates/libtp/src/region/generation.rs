@@ -1,4 +1,4 @@
-//! One life of the shared memory, as a handle knows it (PROTOCOLS D13). `renewal.rs` begins the next life.
+//! One generation of the shared memory, as a handle knows it (PROTOCOLS D13). `renewal.rs` begins the next generation.
 //!
 //! A region that cannot be repaired is declared broken. Each thread that waits in it unwinds with [`Broken`], which
 //! this module catches; each later call finds out here that the region is broken. The first caller builds a new region
@@ -7,12 +7,12 @@
 //! handles stay valid.
 //!
 //! Invariants
-//! 1. A transaction belongs to the life in which it began.
-//! 2. The handle holds the present life. A life that has ended is freed, with its mapping and its open files, when the
-//!    last transaction that began in it ends: each session holds a reference to its life.
-//! 3. An answered commit is in the log that the next life begins with, for two reasons. A commit is answered only if a
-//!    check *after* the commit record was published finds the region unbroken. The rebuild reads the log's tail after a
-//!    barrier that follows the declaration.
+//! 1. A transaction belongs to the generation in which it began.
+//! 2. The handle holds the present generation. A generation that has ended is freed, with its mapping and its open
+//!    files, when the last transaction that began in it ends: each session holds a reference to its generation.
+//! 3. An answered commit is in the log that the next generation begins with, for two reasons. A commit is answered only
+//!    if a check *after* the commit record was published finds the region unbroken. The rebuild reads the log's tail
+//!    after a barrier that follows the declaration.
 //!
 //! A panic of the library kills one session (PROTOCOLS D10) and does not break the region; `panics.rs` treats repeated
 //! panics.
@@ -26,13 +26,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use libtp_log::LifeEnd;
+use libtp_log::IncarnationEnd;
 use libtp_process::{catch_call, Broken, ForkMark, LeaveTimedOut};
 use libtp_txn::{Managers, TxnSession};
 use rio::planted;
 
 use crate::ground::mutex::lock;
-use crate::open::judge::Judge;
+use crate::open::liveness::Liveness;
 use crate::open::opening::Attached;
 use crate::region::idle_sessions::IdleSessions;
 use crate::region::panics::{self, PanicEffect, Panics};
@@ -41,26 +41,26 @@ use crate::{Error, Result};
 
 /// A handle's attachment to one region.
 pub(crate) struct Generation {
-    /// The life's number, counted from zero.
+    /// The generation's number, counted from zero.
     pub(super) number: u64,
     pub(crate) managers: Arc<Managers>,
     pub(super) threads: Mutex<Option<Threads>>,
-    pub(super) judge: Arc<Judge>,
+    pub(super) liveness: Arc<Liveness>,
     /// Distinguishes this process from its forked child.
     pub(super) mark: ForkMark,
     /// The environment's directory, for messages.
     pub(super) path: PathBuf,
-    /// The panics that the handle has seen, in all its lives.
+    /// The panics that the handle has seen, in all its generations.
     pub(super) panics: Arc<Panics>,
 }
 
-/// The reason why a new life did not begin, and the time of the attempt.
+/// The reason why a new generation did not begin, and the time of the attempt.
 pub(crate) struct Refused {
     pub(super) at: Instant,
     pub(super) what: String,
 }
 
-/// A session, with the life to which it belongs.
+/// A session, with the generation to which it belongs.
 pub(crate) struct Seated {
     // The session is the first field, so that Rust drops it first.
     pub(crate) session: TxnSession,
@@ -72,35 +72,35 @@ pub(crate) struct Seated {
 #[allow(clippy::vec_box)]
 pub(crate) type Sessions = Vec<Box<Seated>>;
 
-/// The life that a handle is in.
+/// The generation that a handle is in.
 pub(crate) struct Present {
     pub(super) now: Mutex<Now>,
     /// The idle sessions that threads can take without a lock.
     pub(super) at_hand: IdleSessions<Seated>,
 }
 
-/// The present life and its idle sessions.
+/// The present generation and its idle sessions.
 pub(super) struct Now {
     pub(super) generation: Arc<Generation>,
-    /// The life's other idle sessions.
+    /// The generation's other idle sessions.
     pub(super) idle: Sessions,
-    /// For each ended life of this handle: the end of that life's log, which the handle read when its next life began.
-    /// A record that the ended life published at or after that end is in no log. Other processes may have had further
-    /// lives between the ended life and the handle's next life.
-    pub(super) ends: Vec<Option<LifeEnd>>,
+    /// For each ended generation of this handle: the end of that generation's log, which the handle read when its next
+    /// generation began. A record that the ended generation published at or after that end is in no log. Other
+    /// processes may have had further generations between the ended generation and the handle's next generation.
+    pub(super) ends: Vec<Option<IncarnationEnd>>,
 }
 
 impl Present {
-    /// Returns the first life of a handle.
+    /// Returns the first generation of a handle.
     pub(crate) fn first(attached: Attached, path: &Path) -> Present {
         let generation = Generation::new(0, attached, path, Arc::default());
         let now = Now { generation: Arc::new(generation), idle: Vec::new(), ends: Vec::new() };
         Present { now: Mutex::new(now), at_hand: IdleSessions::default() }
     }
 
-    /// Forgets everything in the child of a fork: threads, sessions and seat are the parent's. The child has nothing to
-    /// stop, to wait for or to give back. It does not lock the mutex, because a thread of the parent may have held the
-    /// mutex at the fork.
+    /// Forgets everything in the child of a fork: threads, sessions and attachment lock are the parent's. The child has
+    /// nothing to stop, to wait for or to give back. It does not lock the mutex, because a thread of the parent may
+    /// have held the mutex at the fork.
     pub(crate) fn forget_inherited(&mut self) {
         let now = self.now.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::forget(Arc::clone(&now.generation));
@@ -117,7 +117,7 @@ impl Generation {
             path: path.to_path_buf(),
             managers: attached.managers,
             threads: Mutex::new(None),
-            judge: attached.judge,
+            liveness: attached.liveness,
         }
     }
 
@@ -131,12 +131,12 @@ impl Generation {
         Err(forked(&self.path, self.managers.processes.pid()))
     }
 
-    /// Returns the judge, which knows the attached processes.
-    pub(crate) fn judge(&self) -> &Judge {
-        &self.judge
+    /// Returns the open control file, whose locks show the attached processes.
+    pub(crate) fn liveness(&self) -> &Liveness {
+        &self.liveness
     }
 
-    /// Returns the number of this life among the lives of its handle.
+    /// Returns the number of this generation among the generations of its handle.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -224,7 +224,7 @@ impl Generation {
     }
 
     /// Turns `Full` and `Corrupt` in a given-up region into `Rebuilt`: the region does not grow any more, and pages
-    /// that the next life has written look damaged in this life. The failed call has changed nothing.
+    /// that the next generation has written look damaged in this generation. The failed call has changed nothing.
     fn unless_given_up(&self, error: Error) -> Error {
         match error {
             Error::Full { .. } | Error::Corrupt(_) if self.managers.region.is_broken() => Error::Rebuilt,
@@ -320,7 +320,7 @@ pub(super) fn forked(path: &Path, pid: u32) -> Error {
 }
 
 impl Seated {
-    /// Ends the session in its life, unless the region is broken.
+    /// Ends the session in its generation, unless the region is broken.
     #[cold]
     pub(super) fn let_leave(self: Box<Seated>) {
         let Seated { session, generation } = *self;

@@ -2,11 +2,11 @@
 //!
 //! A transaction takes a session and returns it. Each of these steps is one atomic swap, on a cache line that other
 //! threads seldom touch: a thread's number selects its slot. If the slot is occupied when a session is returned, the
-//! former session goes to the list of the present life, which a mutex protects. A thread that finds its slot empty
-//! takes a session from that list, or else from another slot.
+//! former session goes to the list of the present generation, which a mutex protects. A thread that finds its slot
+//! empty takes a session from that list, or else from another slot.
 //!
-//! A session that is returned while the next life begins may stay here although its life has ended. The next thread
-//! that takes this session drops it.
+//! A session that is returned while the next generation begins may stay here although its generation has ended. The
+//! next thread that takes this session drops it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

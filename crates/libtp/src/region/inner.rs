@@ -1,7 +1,7 @@
 //! The handle of an environment in this process, and its state.
 //!
-//! The state has the data of every floor: the present life of the shared memory, open databases, joined memory, indices
-//! and plain files. Only the code of a floor uses the floor's data.
+//! The state has the data of every floor: the present generation of the shared memory, open databases, joined memory,
+//! indices and plain files. Only the code of a floor uses the floor's data.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) pid: u32,
     /// This handle's attachment to the region.
     pub(crate) present: Present,
-    /// Held by the thread that begins a new life; contains the reason why the last attempt failed.
+    /// Held by the thread that begins a new generation; contains the reason why the last attempt failed.
     pub(crate) renewing: Mutex<Option<Refused>>,
     /// The databases that this process has open, by name.
     pub(crate) databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
@@ -131,8 +131,8 @@ impl Inner {
         lock(&self.databases)
     }
 
-    /// As [`Generation::check_process`]. Call this before locking the mutex of the present life: in the child of a
-    /// fork, a thread of the parent may hold that mutex for ever.
+    /// As [`Generation::check_process`]. Call this before locking the mutex of the present generation: in the child of
+    /// a fork, a thread of the parent may hold that mutex for ever.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.mark.is_current() {
@@ -150,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// Returns the present life, which may be broken. The child of a fork must not call this function.
+    /// Returns the present generation, which may be broken. The child of a fork must not call this function.
     pub(crate) fn newest(&self) -> Arc<Generation> {
         Arc::clone(&lock(&self.present.now).generation)
     }

@@ -6,7 +6,7 @@ use super::generation::Generation;
 use crate::{Error, Result};
 
 impl Generation {
-    /// Checks that commits may be answered from this life's memory.
+    /// Checks that commits may be answered from this generation's memory.
     ///
     /// # Errors
     /// `NotLasting`.
@@ -23,7 +23,8 @@ impl Generation {
     /// Prepares for a commit that is answered from memory.
     ///
     /// # Errors
-    /// `NotLasting`; the control file cannot be written; `Rebuilt` if the control file now belongs to another life.
+    /// `NotLasting`; the control file cannot be written; `Rebuilt` if the control file now belongs to another
+    /// generation.
     #[inline]
     pub(crate) fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
         self.check_lasting()?;
@@ -33,7 +34,7 @@ impl Generation {
     /// Prepares for a relaxed commit.
     ///
     /// # Errors
-    /// The control file cannot be written; `Rebuilt` if the control file now belongs to another life.
+    /// The control file cannot be written; `Rebuilt` if the control file now belongs to another generation.
     #[inline]
     pub(crate) fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
         self.managers.begin_relaxed(txn).map_err(|error| self.not_noted(error))

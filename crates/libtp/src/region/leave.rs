@@ -18,7 +18,7 @@ use libtp_process::{catch_call, LeaveTimedOut};
 use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 
-use crate::open::judge::{Door, Judge};
+use crate::open::liveness::{Door, Liveness};
 use crate::open::platform::Platform;
 use crate::region::generation::Sessions;
 use crate::Result;
@@ -28,35 +28,35 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Leaves an environment in good order, with its commits on disk. The last process to leave takes a checkpoint, records
 /// that the log ends here, and removes the shared memory.
-pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
+pub(crate) fn leave(managers: &Managers, liveness: &Liveness, platform: &Platform, sessions: Sessions) -> Result<()> {
     if managers.processes.is_observer() {
         return Ok(());
     }
     let _early =
-        if planted("libtp: sessions end while their process holds the door") { Some(judge.door()?) } else { None };
+        if planted("libtp: sessions end while their process holds the door") { Some(liveness.door()?) } else { None };
     let ended = end(managers, sessions);
-    let Some(door) = judge.door_within(PATIENCE)? else {
+    let Some(door) = liveness.door_within(PATIENCE)? else {
         tracing::warn!(
             environment = %platform.path.display(),
-            opening_process = judge.describe_opening_process(),
+            opening_process = liveness.describe_opening_process(),
             "the environment is left without its door lock, because the process that holds the lock does not run"
         );
         managers.drop_spares();
-        judge.leave_seat();
+        liveness.release_attachment_lock();
         return ended;
     };
     if managers.region.is_broken() {
         // The next process that uses the environment rebuilds its memory, and these sessions end with the old region.
-        return door.give_back_seat();
+        return door.release_attachment_lock();
     }
     failpoint("leave: at the door");
     let left = ended.and_then(|()| close_if_last(&door, managers, platform));
-    if !planted("libtp: spare sessions are not dropped before the seat is released") {
+    if !planted("libtp: spare sessions are not dropped before the attachment lock is released") {
         managers.drop_spares();
     }
-    failpoint("leave: left, seat still taken");
-    door.give_back_seat()?;
-    failpoint("leave: seat given up, door held");
+    failpoint("leave: left, attachment lock still taken");
+    door.release_attachment_lock()?;
+    failpoint("leave: attachment lock given up, door held");
     left
 }
 
@@ -102,9 +102,9 @@ fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
 
 /// Closes the environment if this is the last process. Waits for no process: no other living process is attached.
 fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
-    // A seat that a child of a dead process still locks counts as a process, too. If this process removed the region,
-    // the next opening would find a locked seat and no region. It could not tell whether a living process uses shared
-    // memory that the opening cannot see.
+    // An attachment lock that a child of a dead process still holds counts as a process, too. If this process removed
+    // the region, the next opening would find a locked attachment lock and no region. It could not tell whether a
+    // living process uses shared memory that the opening cannot see.
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! A database that this process has open, and its registration in the next life of the shared memory.
+//! A database that this process has open, and its registration in the next generation of the shared memory.
 
 use super::generation::Generation;
 use crate::Result;
@@ -6,7 +6,7 @@ use crate::Result;
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
 
-/// Carries an open database into a new life of the shared memory, with the same granularity.
+/// Carries an open database into a new generation of the shared memory, with the same granularity.
 pub(crate) fn take_along(generation: &Generation, open: &OpenDatabase) -> Result<()> {
     let number = match open.granularity() {
         libtp_record::Granularity::Record => 1,

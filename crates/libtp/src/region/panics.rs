@@ -3,9 +3,9 @@
 //!
 //! |the same panic|effect|
 //! |---|---|
-//! |for the first time in a life|the session is dead, and is repaired; the call returns [`Error::Panicked`]|
-//! |again in the same life|the region is taken to be damaged: it is rebuilt (PROTOCOLS D13)|
-//! |again in the next life|the region was not the cause: the panic continues in the caller|
+//! |for the first time in a generation|the session is dead, and is repaired; the call returns [`Error::Panicked`]|
+//! |again in the same generation|the region is taken to be damaged: it is rebuilt (PROTOCOLS D13)|
+//! |again in the next generation|the region was not the cause: the panic continues in the caller|
 //!
 //! Two panics are the same if their texts are equal apart from numbers. The place in the code is not compared: only the
 //! process's panic hook knows it, and that hook belongs to the program, not to a library.
@@ -24,7 +24,7 @@ use rio::planted;
 
 use crate::ground::mutex::lock;
 
-/// More different panics than this in one life are a sign of a damaged region rather than of bugs.
+/// More different panics than this in one generation are a sign of a damaged region rather than of bugs.
 const PLACES: usize = 16;
 
 /// The effect of a panic.
@@ -44,15 +44,15 @@ pub(crate) struct Panics(Mutex<Seen>);
 
 #[derive(Default)]
 struct Seen {
-    /// The life in which the panics in `places` occurred.
+    /// The generation in which the panics in `places` occurred.
     generation: u64,
     places: HashSet<String>,
-    /// The panic that ended a life, and that life's number.
+    /// The panic that ended a generation, and that generation's number.
     fatal: Option<(u64, String)>,
 }
 
 impl Panics {
-    /// Notes a panic in a life; returns its effect.
+    /// Notes a panic in a generation; returns its effect.
     pub(crate) fn note_panic(&self, generation: u64, text: &str) -> PanicEffect {
         let place = place_of(text);
         let mut seen = lock(&self.0);

@@ -1,11 +1,11 @@
-//! The lives of the shared memory: starts the threads of a life, begins the next life if the memory is broken, and ends
-//! the last life.
+//! The lives of the shared memory: starts the threads of a generation, begins the next generation if the memory is
+//! broken, and ends the last generation.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Instant;
 
-use libtp_log::{LifeEnd, Lsn};
+use libtp_log::{IncarnationEnd, Lsn};
 use libtp_process::catch_call;
 use rio::{failpoint, planted};
 
@@ -21,8 +21,8 @@ use crate::region::threads::Threads;
 use crate::{Error, Result};
 
 impl Generation {
-    /// Starts the life's threads, unless the settings forbid threads. After an error some of the threads may run; the
-    /// caller must stop or abandon these threads.
+    /// Starts the generation's threads, unless the settings forbid threads. After an error some of the threads may run;
+    /// the caller must stop or abandon these threads.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if env.settings.no_background {
             self.managers.processes.join_barriers();
@@ -34,11 +34,11 @@ impl Generation {
         started
     }
 
-    /// Ends the life because its handle is dropped.
+    /// Ends the generation because its handle is dropped.
     fn end(&self, env: &Inner, sessions: Sessions) -> Result<()> {
         self.managers.processes.begin_to_leave();
         self.stop_background();
-        match catch_call(|| leave(&self.managers, &self.judge, &env.platform, sessions)) {
+        match catch_call(|| leave(&self.managers, &self.liveness, &env.platform, sessions)) {
             Ok(left) => left,
             // A destructor must not unwind to the caller.
             Err(payload) => match self.effect_of_panic(&self.managers, payload.as_ref()) {
@@ -54,7 +54,7 @@ impl Generation {
 }
 
 impl Inner {
-    /// Returns the present life, or the next one if the present life is broken.
+    /// Returns the present generation, or the next one if the present generation is broken.
     pub(crate) fn generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
         self.check_process()?;
         let generation = self.newest();
@@ -64,7 +64,7 @@ impl Inner {
         Ok(generation)
     }
 
-    /// Begins a new life, unless another thread has begun it meanwhile.
+    /// Begins a new generation, unless another thread has begun it meanwhile.
     #[cold]
     #[inline(never)]
     fn next_generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
@@ -97,16 +97,17 @@ impl Inner {
                 Ok(()) => break generation,
                 Err(error) => {
                     generation.abandon_background();
-                    // If the new life is broken already, begin another life. After any other error, such as a lack of
-                    // memory for a thread, return: the threads of the broken life, or the next caller, try again.
+                    // If the new generation is broken already, begin another generation. After any other error, such as
+                    // a lack of memory for a thread, return: the threads of the broken generation, or the next caller,
+                    // try again.
                     if !matches!(error, Error::Rebuilt) {
                         return Err(error);
                     }
                 }
             }
         };
-        // The mutex is held until the new life is the present life: a database that is opened meanwhile belongs to one
-        // of the two lives.
+        // The mutex is held until the new generation is the present generation: a database that is opened meanwhile
+        // belongs to one of the two generations.
         let databases = self.databases();
         for open in databases.values() {
             if let Err(error) = take_along(&generation, open) {
@@ -114,22 +115,22 @@ impl Inner {
                 return Err(error);
             }
         }
-        failpoint("rebuild: attached, old seat kept");
-        // The seat is not released earlier: until the new region exists, no process may believe that this handle's
-        // sessions in the old region are dead.
-        broken.judge.leave_seat();
-        failpoint("rebuild: old seat given up");
+        failpoint("rebuild: attached, old attachment lock kept");
+        // The attachment lock is not released earlier: until the new region exists, no process may believe that this
+        // handle's sessions in the old region are dead.
+        broken.liveness.release_attachment_lock();
+        failpoint("rebuild: old attachment lock given up");
         let generation = Arc::new(generation);
         let idle = {
             let mut present = lock(&self.present.now);
-            present.ends.push(generation.managers.log.end_of_life(broken.managers.log.incarnation()));
+            present.ends.push(generation.managers.log.end_of_incarnation(broken.managers.log.incarnation()));
             present.generation = Arc::clone(&generation);
             let mut idle = std::mem::take(&mut present.idle);
             idle.extend(self.present.at_hand.take_all());
             idle
         };
         drop((databases, one));
-        // The threads of the broken life end only now: if an attempt fails, they try again.
+        // The threads of the broken generation end only now: if an attempt fails, they try again.
         broken.abandon_background();
         // A panic of a session that is dropped in broken memory needs no report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
@@ -139,13 +140,13 @@ impl Inner {
         Ok(generation)
     }
 
-    /// Returns `Ok` if the log of the next life has the commit record that a transaction of the ended life `number`
-    /// wrote at `lsn`. Returns `Ok` for `Lsn::NONE`, too: a transaction with this LSN changed nothing and read no
-    /// commit, so it depends on no commit record.
+    /// Returns `Ok` if the log of the next generation has the commit record that a transaction of the ended generation
+    /// `number` wrote at `lsn`. Returns `Ok` for `Lsn::NONE`, too: a transaction with this LSN changed nothing and read
+    /// no commit, so it depends on no commit record.
     ///
     /// # Errors
     /// `Rebuilt` if the log does not have the record. `OutcomeUnknown` if the handle does not know whether the log has
-    /// the record, or cannot begin the next life.
+    /// the record, or cannot begin the next generation.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
         if lsn == Lsn::NONE {
             return Ok(());
@@ -153,8 +154,8 @@ impl Inner {
         self.generation().map_err(Error::after_commit_record)?;
         let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.now).ends.get(number).copied()?);
         let outcome = match end {
-            Some(LifeEnd::At(end)) if lsn < end => Ok(()),
-            Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
+            Some(IncarnationEnd::At(end)) if lsn < end => Ok(()),
+            Some(IncarnationEnd::At(end) | IncarnationEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
             _ => Err(Error::OutcomeUnknown {
                 cause: "the shared memory was rebuilt from the log more than once since then".into(),
             }),

@@ -1,4 +1,4 @@
-//! Takes the sessions of a handle from the pool of the present life, and returns them to the pool.
+//! Takes the sessions of a handle from the pool of the present generation, and returns them to the pool.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::region::inner::Inner;
 use crate::{Error, Result};
 
 impl Inner {
-    /// Returns a session of the present life: an idle session from the pool, or a new session.
+    /// Returns a session of the present generation: an idle session from the pool, or a new session.
     ///
     /// # Errors
     /// `Rebuilt`, `Panicked`: try again.
@@ -57,7 +57,7 @@ impl Inner {
     }
 
     /// As [`Inner::give_session`], for a caller that has just found the session's region unbroken. If the session's
-    /// life ends meanwhile, the next thread that takes the session drops it.
+    /// generation ends meanwhile, the next thread that takes the session drops it.
     #[inline]
     pub(crate) fn give_back(&self, seat: Box<Seated>) {
         if !is_idle(&seat) {
@@ -71,7 +71,7 @@ impl Inner {
         }
     }
 
-    /// Adds a session to the list. Drops a session of a life that has ended.
+    /// Adds a session to the list. Drops a session of a generation that has ended.
     #[cold]
     #[inline(never)]
     fn list_session(&self, seat: Box<Seated>) {
@@ -89,11 +89,11 @@ impl Inner {
         present.idle.iter().for_each(|idle| idle.session.session().mark_dead());
     }
 
-    /// Waits until a commit of the present life is on disk. Uses a session of the pool, and another session if a panic
-    /// kills the first.
+    /// Waits until a commit of the present generation is on disk. Uses a session of the pool, and another session if a
+    /// panic kills the first.
     ///
     /// # Errors
-    /// `Rebuilt` if that life ends before the commit is on disk.
+    /// `Rebuilt` if that generation ends before the commit is on disk.
     pub(crate) fn wait_durable(self: &Arc<Inner>, generation: &Generation, committed: Committed) -> Result<()> {
         loop {
             let waited = self.take_session().and_then(|seat| {
@@ -112,7 +112,7 @@ impl Inner {
         }
     }
 
-    /// Runs `work` with a session of the present life. Runs `work` again after `Rebuilt` or `Panicked`.
+    /// Runs `work` with a session of the present generation. Runs `work` again after `Rebuilt` or `Panicked`.
     pub(crate) fn with_session<T>(
         self: &Arc<Inner>,
         mut work: impl FnMut(&Managers, &TxnSession) -> Result<T>,

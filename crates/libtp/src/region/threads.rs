@@ -1,4 +1,4 @@
-//! The library's threads of one life: starting them, and asking them to stop.
+//! The library's threads of one generation: starting them, and asking them to stop.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

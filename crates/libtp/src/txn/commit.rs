@@ -123,7 +123,7 @@ impl Txn<'_> {
             Error::Panicked { .. } if !planted("libtp: a commit that panics counts as aborted") => {
                 let managers = &generation.managers;
                 match generation.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
-                    // Reading the commit record failed, too. The next life knows whether the record exists.
+                    // Reading the commit record failed, too. The next generation knows whether the record exists.
                     Err(Error::Rebuilt | Error::Panicked { .. }) => {
                         managers.give_up("it cannot be read whether a transaction has committed");
                         session.commit_record_noted()
@@ -176,7 +176,7 @@ impl Txn<'_> {
     }
 
     /// Ends [`Txn::answer`] in the less usual cases: pages are to be freed, the commit could not be made durable, or
-    /// the life has ended. In the last case the next life knows the outcome.
+    /// the generation has ended. In the last case the next generation knows the outcome.
     #[inline(never)]
     fn answer_late(
         &self,
@@ -197,7 +197,7 @@ impl Txn<'_> {
             return waited;
         }
         match env.outcome_of(number, committed.lsn) {
-            // A record on disk is kept, whether or not a next life begins.
+            // A record on disk is kept, whether or not a next generation begins.
             Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
             outcome => outcome,
         }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtp_lock::{Mode, Wait};
-use libtp_log::{LifeEnd, Lsn, TxnId};
+use libtp_log::{IncarnationEnd, Lsn, TxnId};
 use libtp_txn::{segment_lock, TxnSession};
 use rio::{failpoint, planted};
 use vista::{Decision, Judge, Member};
@@ -301,8 +301,8 @@ impl Joining<'_> {
         let end = match followed.incarnation {
             own if own == log.incarnation() => log.tail(),
             own if own > log.incarnation() => Lsn::NONE,
-            own => match log.end_of_life(own) {
-                Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) => end,
+            own => match log.end_of_incarnation(own) {
+                Some(IncarnationEnd::At(end) | IncarnationEnd::AtMost(end)) => end,
                 None => return Ok(()),
             },
         };

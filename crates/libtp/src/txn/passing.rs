@@ -17,7 +17,7 @@ use crate::{Durability, Env, Error, Result, Txn};
 /// which can be sent to another process; the transaction can be taken over once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detached {
-    /// The environment, and the life of its memory in which the transaction runs.
+    /// The environment, and the generation of its memory in which the transaction runs.
     region: String,
     offer: Offer,
 }

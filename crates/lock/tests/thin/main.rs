@@ -11,7 +11,7 @@ mod search;
 mod steps;
 mod world;
 
-use search::{explore, Found};
+use search::{explore, SearchResult};
 use steps::Op::{self, Downgrade, Instant, Lock, Unlock, UnlockAll};
 use world::Mode::{S, X};
 use world::{Bug, A, B, D};
@@ -75,8 +75,8 @@ fn no_order_of_steps_and_no_deaths_break_the_model() {
     for (number, (scene, scripts)) in SCENES.iter().enumerate() {
         let deaths = if number == 0 { DEATHS_AT_FIRST } else { DEATHS };
         match explore(scripts, None, deaths) {
-            Found::Nothing { states } => println!("{scene}: {states} states"),
-            Found::Failure { failure, path } => panic!("{scene}: {failure}\n{}", path.join("\n")),
+            SearchResult::Nothing { states } => println!("{scene}: {states} states"),
+            SearchResult::Failure { failure, path } => panic!("{scene}: {failure}\n{}", path.join("\n")),
         }
     }
 }
@@ -85,8 +85,8 @@ fn no_order_of_steps_and_no_deaths_break_the_model() {
 fn every_broken_rule_is_found() {
     for &(bug, rule) in BROKEN {
         let found = SCENES.iter().find_map(|(scene, scripts)| match explore(scripts, Some(bug), DEATHS) {
-            Found::Nothing { .. } => None,
-            Found::Failure { failure, path } => Some((scene, failure, path.len())),
+            SearchResult::Nothing { .. } => None,
+            SearchResult::Failure { failure, path } => Some((scene, failure, path.len())),
         });
         let Some((scene, failure, steps)) = found else { panic!("not found: {rule}") };
         println!("{rule}: {failure}, after {steps} steps of \"{scene}\"");

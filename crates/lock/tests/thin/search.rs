@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use crate::steps::{begin, corpse, kill, step, Pc};
+use crate::steps::{begin, dead_actor, kill, step, Pc};
 use crate::world::{word_of, Bug, World, ACTORS, LAST_REAPER, LOCKERS, NAMES};
 use crate::Scripts;
 
 /// The outcome of a search.
-pub(crate) enum Found {
+pub(crate) enum SearchResult {
     /// Every path ends well.
     Nothing { states: usize },
     /// A shortest path to a failure.
@@ -24,7 +24,7 @@ struct Origin {
 }
 
 /// Makes every step from every state that can be reached, with up to `deaths` deaths.
-pub(crate) fn explore(scripts: &Scripts, bug: Option<Bug>, deaths: u8) -> Found {
+pub(crate) fn explore(scripts: &Scripts, bug: Option<Bug>, deaths: u8) -> SearchResult {
     let mut first = World::new();
     begin(&mut first, scripts);
     let mut seen = HashSet::from([fingerprint(&first)]);
@@ -54,20 +54,20 @@ pub(crate) fn explore(scripts: &Scripts, bug: Option<Bug>, deaths: u8) -> Found 
                     let at = u32::try_from(origins.len()).expect("fewer than 2^32 states");
                     origins.push(Origin { from: number, actor: actor as u8, pc, is_death });
                     if let Some(failure) = failure(&successor) {
-                        return Found::Failure { failure, path: path(&origins, at) };
+                        return SearchResult::Failure { failure, path: path(&origins, at) };
                     }
                     next_frontier.push((at, successor));
                 }
             }
             if !can_step {
                 if let Some(failure) = failure_at_end(&world) {
-                    return Found::Failure { failure, path: path(&origins, number) };
+                    return SearchResult::Failure { failure, path: path(&origins, number) };
                 }
             }
         }
         frontier = next_frontier;
     }
-    Found::Nothing { states: origins.len() }
+    SearchResult::Nothing { states: origins.len() }
 }
 
 /// Returns two sums of the state, so that two different states practically never have the same fingerprint.
@@ -143,7 +143,7 @@ fn failure_at_end(world: &World) -> Option<String> {
     if let Some(waiter) = waiter {
         return Some(format!("actor {waiter} waits for ever"));
     }
-    if let Some(dead) = corpse(world) {
+    if let Some(dead) = dead_actor(world) {
         return Some(format!("dead actor {dead} is not repaired"));
     }
     if let Some(word) = world.words.iter().position(|word| word.place != 0) {

@@ -147,7 +147,7 @@ pub(crate) fn kill(world: &mut World, me: usize) {
 }
 
 /// Returns a dead actor that has left an open section, a latch or a locker.
-pub(crate) fn corpse(world: &World) -> Option<usize> {
+pub(crate) fn dead_actor(world: &World) -> Option<usize> {
     let has_left = |&me: &usize| {
         let actor = &world.actors[me];
         let name = me as u8;
@@ -649,7 +649,7 @@ impl Step<'_> {
         if self.me == LAST_REAPER && !self.world.actors[REAPER].is_dead {
             return false;
         }
-        let Some(dead) = corpse(self.world).filter(|&dead| dead != self.me) else { return false };
+        let Some(dead) = dead_actor(self.world).filter(|&dead| dead != self.me) else { return false };
         if !self.world.actors[dead].images.is_empty() {
             self.world.roll_back(dead);
         } else if let Some(latch) = self.world.latches.iter_mut().find(|latch| **latch == Some(dead as u8)) {

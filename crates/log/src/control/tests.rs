@@ -161,7 +161,7 @@ fn after_restarts(restarts: u64) -> Control {
 
 #[test]
 fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
-    let room = Room::new("lives");
+    let room = Room::new("incarnations");
     let file = room.file();
     file.create(&some_control()).unwrap();
     let mut before = some_control();
@@ -173,7 +173,7 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
         assert!(file.read().unwrap() == control);
         let block = 2 - file.newest().unwrap().0 % 2;
         let older = control.incarnations.list().len().saturating_sub(SLOT_INCARNATIONS);
-        for index in 0..(older * LIFE_BYTES).div_ceil(SLOT_BYTES) {
+        for index in 0..(older * INCARNATION_BYTES).div_ceil(SLOT_BYTES) {
             flip(&file, further_block_at(block, index) + 5);
             assert!(file.read().unwrap() == before, "the other slot is read");
             flip(&file, further_block_at(block, index) + 5);

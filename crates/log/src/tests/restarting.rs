@@ -40,13 +40,13 @@ fn a_restart_continues_from_the_last_time_in_the_log() {
 fn a_restarted_log_continues_at_its_end() {
     let mut rig = Rig::new();
     let mut all = 0;
-    for life in 1..6 {
+    for incarnation in 1..6 {
         fill(&rig, 30, 700);
         all += 30;
         let end = rig.one.log.durable();
         rig.two.put(b"never flushed");
         let (next, found) = Rig::restart_on(image(&rig), small()).unwrap();
-        assert_eq!((found.end.end, found.control.incarnation()), (end, life + 1));
+        assert_eq!((found.end.end, found.control.incarnation()), (end, incarnation + 1));
         assert!(!found.control.clean);
         assert_eq!(next.one.log.tail(), end);
         assert_eq!(next.two.bodies(Lsn::FIRST).len(), all);

@@ -113,7 +113,7 @@ fn the_log_of_a_region_that_disagrees_with_the_files_is_written_to_them_on_deman
 
 /// The files are replaced by a backup from the incarnation before the region's, and the region has log beyond them.
 #[test]
-fn a_region_of_a_later_life_is_recognized_and_written_to_the_files_on_demand() {
+fn a_region_of_a_later_incarnation_is_recognized_and_written_to_the_files_on_demand() {
     let first = Rig::new();
     fill(&first, 5, 300);
     checkpoint(&first, true);
@@ -182,7 +182,7 @@ fn a_file_in_the_middle_that_was_set_back_is_noticed_though_the_last_file_is_rig
 }
 
 #[test]
-fn a_region_of_another_life_is_refused() {
+fn a_region_of_another_incarnation_is_refused() {
     let rig = Rig::new();
     fill(&rig, 5, 100);
     let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();

@@ -42,7 +42,7 @@ fn all_there(disk: &SimDisk, tail: Lsn, records: &[Lsn]) {
 }
 
 #[test]
-fn a_log_whose_word_for_its_life_is_damaged_is_saved_by_its_records() {
+fn a_log_whose_word_for_its_incarnation_is_damaged_is_saved_by_its_records() {
     let (rig, relaxed) = partly_durable(90);
     let tail = rig.two.log.tail();
     hit(&rig, offset_of!(LogHeader, incarnation));
@@ -113,8 +113,8 @@ fn all_chunks_of_the_ring_are_found_in_about_one_pass() {
     let chunks = tail.since(durable) / small().ring_chunk_bytes;
     hit_directory(&rig);
     let header = rig.region.hold(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
-    let life = rig.control.incarnation();
-    let mut found = Salvage::new(&rig.region, &header, small().ring_chunk_bytes, life);
+    let incarnation = rig.control.incarnation();
+    let mut found = Salvage::new(&rig.region, &header, small().ring_chunk_bytes, incarnation);
     assert_eq!(durable.plus(found.records(durable, &[]).len() as u64), tail);
     let places = rig.region.used() / 64;
     assert!(chunks > 64 && found.looks < 3 * places, "{chunks} chunks, {} looks at {places} places", found.looks);
@@ -210,5 +210,5 @@ fn a_log_with_other_segment_sizes_is_not_accepted() {
     let (rig, _) = partly_durable(20);
     let header = rig.region.at(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
     header.segment_bytes_max.init(1 << 30);
-    assert!(crate::in_order::ring_of_any_life(&rig.region, &rig.control).is_none());
+    assert!(crate::in_order::ring_of_any_incarnation(&rig.region, &rig.control).is_none());
 }

@@ -1,14 +1,14 @@
-//! Tests with seats of a simulated kernel; the tests of the whole library cover the real seats.
+//! Tests with attachment locks of a simulated kernel; the tests of the whole library cover the real attachment locks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use rio::Region;
 
-use super::Seats;
+use super::AttachmentLocks;
 use crate::{ProcessManager, Settings};
 
-/// The locks of a simulated kernel: seat to process.
+/// The locks of a simulated kernel: attachment lock to process.
 #[derive(Default)]
 struct Kernel(Mutex<BTreeMap<u64, u32>>);
 
@@ -19,22 +19,22 @@ impl Kernel {
 }
 
 /// One process's view of that kernel.
-struct Chair(Arc<Kernel>, u32);
+struct SimulatedLocks(Arc<Kernel>, u32);
 
-impl Seats for Chair {
-    fn take(&self, seat: u64) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+impl AttachmentLocks for SimulatedLocks {
+    fn take(&self, lock: u64) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
         let mut owners = self.0 .0.lock().unwrap();
-        let owner = *owners.entry(seat).or_insert(self.1);
+        let owner = *owners.entry(lock).or_insert(self.1);
         Ok(owner == self.1)
     }
-    fn give_back(&self, seat: u64) {
+    fn give_back(&self, lock: u64) {
         let mut owners = self.0 .0.lock().unwrap();
-        if owners.get(&seat) == Some(&self.1) {
-            owners.remove(&seat);
+        if owners.get(&lock) == Some(&self.1) {
+            owners.remove(&lock);
         }
     }
-    fn is_free(&self, seat: u64) -> bool {
-        self.0 .0.lock().unwrap().get(&seat).is_none_or(|owner| *owner == self.1)
+    fn is_free(&self, lock: u64) -> bool {
+        self.0 .0.lock().unwrap().get(&lock).is_none_or(|owner| *owner == self.1)
     }
 }
 
@@ -45,8 +45,8 @@ fn new_region() -> (Region, Arc<Kernel>) {
 }
 
 fn attach(region: &Region, kernel: &Arc<Kernel>, process: u32) -> ProcessManager {
-    let seats = Arc::new(Chair(Arc::clone(kernel), process));
-    ProcessManager::attach_seated(region, &Settings::default(), seats).expect("a new process manager")
+    let locks = Arc::new(SimulatedLocks(Arc::clone(kernel), process));
+    ProcessManager::attach_locked(region, &Settings::default(), locks).expect("a new process manager")
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_session_is_dead_when_its_seat_is_free_and_not_before() {
     let (mine, theirs) = (one.join().expect("room"), two.join().expect("room"));
     assert!(one.is_alive(theirs.id()) && two.is_alive(mine.id()));
     kernel.kill(2);
-    assert!(!one.is_alive(theirs.id()), "its seat is free");
+    assert!(!one.is_alive(theirs.id()), "its attachment lock is free");
     assert!(two.is_alive(mine.id()));
     assert!(two.is_alive(theirs.id()), "a running process regards itself as alive");
 }
@@ -131,7 +131,8 @@ fn a_dead_process_whose_pid_is_used_again_is_reported_as_dead() {
     let (region, kernel) = new_region();
     let (observer, victim) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
     let _session = victim.join().expect("room");
-    // A running process has the victim's pid, but another start time. A child of the dead process still has the seat.
+    // A running process has the victim's pid, but another start time. A child of the dead process still has the
+    // attachment lock.
     let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
     let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("the victim is attached");
     let known = super::Identity { pid: other.id(), start_time: 1, ..slot.identity() };

@@ -28,14 +28,14 @@ fn a_repeated_panic_kills_the_session_then_the_region_and_then_reaches_the_calle
     assert_eq!(
         panics.note_panic(1, "no such frame"),
         PanicEffect::Session,
-        "the previous life was not ended by a panic at this place"
+        "the previous generation was not ended by a panic at this place"
     );
     assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
     assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
     assert_eq!(
         panics.note_panic(2, "index 9 of 5"),
         PanicEffect::Session,
-        "the previous life was not ended by a panic at this place"
+        "the previous generation was not ended by a panic at this place"
     );
 }
 
@@ -118,7 +118,7 @@ fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
         panic!("mine")
     };
     assert_eq!(own_panic(goes), "mine");
-    assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, crate::How::Clean);
+    assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, crate::OpenedBy::Clean);
 }
 
 #[test]

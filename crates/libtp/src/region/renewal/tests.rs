@@ -16,18 +16,18 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn if_the_threads_of_a_life_cannot_be_started_a_life_is_begun_again_later() {
+fn if_the_threads_of_a_generation_cannot_be_started_a_generation_is_begun_again_later() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.0.threads_refused.store(3, Ordering::Relaxed);
     env.managers().processes.declare_broken();
-    // No call is made: the threads of the broken life begin the next life.
-    until("no thread begins the next life", || {
+    // No call is made: the threads of the broken generation begin the next generation.
+    until("no thread begins the next generation", || {
         env.0.threads_refused.load(Ordering::Relaxed) == 0 && !env.managers().region.is_broken()
     });
     env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"apples", b"3")).unwrap();
-    until("no thread writes the log of the new life", || env.managers().log.is_all_durable());
+    until("no thread writes the log of the new generation", || env.managers().log.is_all_durable());
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
@@ -45,8 +45,8 @@ fn a_call_while_no_thread_can_be_started_fails_and_succeeds_later() {
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
-/// Makes an environment that cannot begin a next life, because no thread can be started.
-fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
+/// Makes an environment that cannot begin a next generation, because no thread can be started.
+fn without_a_next_generation() -> (tempfile::TempDir, Env, crate::Db) {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
@@ -55,11 +55,12 @@ fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
 }
 
 #[test]
-fn a_commit_without_a_next_life_never_reports_that_nothing_was_changed() {
+fn a_commit_without_a_next_generation_never_reports_that_nothing_was_changed() {
     for durability in [Durability::Relaxed, Durability::Sync] {
-        let (_dir, env, stock) = without_a_next_life();
-        // The first relaxed commit of a life writes the control file before its record, and a failure of that write is
-        // reported as a failure before the commit. So the test first makes this commit, and then the tested commit.
+        let (_dir, env, stock) = without_a_next_generation();
+        // The first relaxed commit of a generation writes the control file before its record, and a failure of that
+        // write is reported as a failure before the commit. So the test first makes this commit, and then the tested
+        // commit.
         env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"pears", b"1")).unwrap();
         let txn = env.begin_with(durability).unwrap();
         stock.put(&txn, b"apples", b"3").unwrap();
@@ -75,8 +76,8 @@ fn a_commit_without_a_next_life_never_reports_that_nothing_was_changed() {
 }
 
 #[test]
-fn a_commit_that_is_on_disk_succeeds_without_a_next_life() {
-    let (_dir, env, stock) = without_a_next_life();
+fn a_commit_that_is_on_disk_succeeds_without_a_next_generation() {
+    let (_dir, env, stock) = without_a_next_generation();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     let reader = env.begin().unwrap();
     assert_eq!(stock.get(&reader, b"apples").unwrap().as_deref(), Some(&b"3"[..]));
@@ -85,8 +86,8 @@ fn a_commit_that_is_on_disk_succeeds_without_a_next_life() {
 }
 
 #[test]
-fn a_transaction_that_read_no_committed_record_commits_without_a_next_life() {
-    let (_dir, env, stock) = without_a_next_life();
+fn a_transaction_that_read_no_committed_record_commits_without_a_next_generation() {
+    let (_dir, env, stock) = without_a_next_generation();
     let nothing = env.begin_with(Durability::Relaxed).unwrap();
     assert_eq!(stock.get(&nothing, b"apples").unwrap(), None);
     env.managers().region.mark_broken();
@@ -136,16 +137,16 @@ fn memory_that_was_given_up_is_unmapped_after_its_last_transaction() {
         env.managers().processes.declare_broken();
         env.run(|txn| stock.put(txn, b"pears", &[round])).unwrap();
     }
-    // All lives in between are freed; a transaction that began in the first life keeps that life.
-    until("the memory of an earlier life stays mapped", || mappings_and_descriptors(&env).0 == 2);
+    // All generations in between are freed; a transaction that began in the first generation keeps that generation.
+    until("the memory of an earlier generation stays mapped", || mappings_and_descriptors(&env).0 == 2);
     drop(old);
-    until("the memory of the first life stays mapped", || mappings_and_descriptors(&env).0 == 1);
-    until("files of earlier lives stay open", || mappings_and_descriptors(&env).1 <= descriptors);
+    until("the memory of the first generation stays mapped", || mappings_and_descriptors(&env).0 == 1);
+    until("files of earlier generations stay open", || mappings_and_descriptors(&env).1 <= descriptors);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
 #[test]
-fn a_commit_is_kept_only_if_its_record_is_before_the_log_end_of_its_life() {
+fn a_commit_is_kept_only_if_its_record_is_before_the_log_end_of_its_generation() {
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
     let stopped = Env::builder().settings(settings).open(dir.path()).unwrap();
@@ -161,7 +162,7 @@ fn a_commit_is_kept_only_if_its_record_is_before_the_log_end_of_its_life() {
         })
         .collect();
     assert!(began[0] < began[1]);
-    // The next life that this handle finds is the second life after its own life.
+    // The next generation that this handle finds is the second generation after its own generation.
     assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "no file has that record");
     stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
 }
@@ -195,13 +196,13 @@ fn the_record_that_a_dead_session_has_noted_is_kept_until_the_repair() {
 
 #[test]
 fn damage_found_from_given_up_memory_is_reported_as_rebuilt() {
-    let (_dir, env, stock) = without_a_next_life();
+    let (_dir, env, stock) = without_a_next_generation();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     let txn = env.begin().unwrap();
     let read = || txn.guarded(|| Err::<(), _>(Error::Corrupt("page 3, of which this log knows nothing".into())));
     assert!(matches!(read(), Err(Error::Corrupt(_))));
     env.managers().processes.declare_broken();
-    assert!(matches!(read(), Err(Error::Rebuilt)), "the next life writes pages, too");
+    assert!(matches!(read(), Err(Error::Rebuilt)), "the next generation writes pages, too");
     drop(txn);
     env.0.threads_refused.store(0, Ordering::Relaxed);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));

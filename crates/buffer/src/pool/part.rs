@@ -1,8 +1,8 @@
-//! A shelf: the frames of one page size in one pool, and its list of free frames.
+//! A pool part: the frames of one page size in one pool, and its list of free frames.
 //!
 //! Invariant: a frame on the free list holds no page. Taking a frame from the list and latching it are one step.
 //!
-//! Latches: the shelf's latch (rank 52) guards its free list.
+//! Latches: the pool part's latch (rank 52) guards its free list.
 //!
 //! If a session dies here: if it took a frame from the list, it noted the frame in the same section.
 
@@ -39,14 +39,14 @@ rio::shared! {
         pub(crate) policy: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: Word<u32>,
-        /// The pool's shelves, by page size: 4, 8, 16, 32, 64 KiB.
-        pub(crate) shelves: [Link<ShelfSlot>; 5],
+        /// The pool's parts, by page size: 4, 8, 16, 32, 64 KiB.
+        pub(crate) parts: [Link<PoolPartSlot>; 5],
     } size 64
 }
 
 rio::shared! {
     /// The frames of one page size in one pool.
-    pub(crate) struct ShelfSlot {
+    pub(crate) struct PoolPartSlot {
         /// Guards the free list.
         pub(crate) latch: Latch,
         /// The first free frame.
@@ -84,18 +84,19 @@ impl PoolSlot {
     /// Returns the number of bytes of the pool's frames. The sum is computed each time, because a stored sum would be
     /// too low after the death of a session that adds frames.
     pub(super) fn bytes(&self, region: &Region) -> u64 {
-        let shelves = self.shelves.iter().filter_map(|link| region.try_at(link.load()?));
-        shelves.map(|part| u64::from(part.frame_count.load()) << (part.page_shift.get() & 31)).sum()
+        let parts = self.parts.iter().filter_map(|link| region.try_at(link.load()?));
+        parts.map(|part| u64::from(part.frame_count.load()) << (part.page_shift.get() & 31)).sum()
     }
 }
 
-/// The name of a shelf: the pool's number and log2 of the page size, as they are also stored in an area (`area.rs`).
+/// The name of a pool part: the pool's number and log2 of the page size, as they are also stored in an area
+/// (`area.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ShelfKey(pub(super) u32);
+pub(crate) struct PoolPartKey(pub(super) u32);
 
-impl ShelfKey {
-    pub(super) fn new(pool: PoolId, page_shift: u32) -> ShelfKey {
-        ShelfKey((pool.0 << 8) | page_shift)
+impl PoolPartKey {
+    pub(super) fn new(pool: PoolId, page_shift: u32) -> PoolPartKey {
+        PoolPartKey((pool.0 << 8) | page_shift)
     }
 
     /// Returns the pool's number and log2 of the page size.
@@ -104,12 +105,12 @@ impl ShelfKey {
     }
 }
 
-/// One process's handle to a shelf.
+/// One process's handle to a pool part.
 pub(crate) struct PoolPart {
     pub(super) region: Region,
-    pub(crate) slot: Held<ShelfSlot>,
+    pub(crate) slot: Held<PoolPartSlot>,
     pub(crate) slab: Slab<FrameSlot>,
-    pub(super) key: ShelfKey,
+    pub(super) key: PoolPartKey,
     pub(super) pool: Held<PoolSlot>,
     policy: Box<dyn Replace>,
     pub(super) known: CertainCount,
@@ -125,13 +126,13 @@ pub(crate) struct FrameInHand<'s> {
 }
 
 impl PoolPart {
-    pub(super) fn attach(region: &Region, pool: &Held<PoolSlot>, place: Offset<ShelfSlot>) -> PoolPart {
+    pub(super) fn attach(region: &Region, pool: &Held<PoolSlot>, place: Offset<PoolPartSlot>) -> PoolPart {
         let slot = region.hold(place);
-        let slab = slot.slab.load().expect("a shelf was made before it is opened");
+        let slab = slot.slab.load().expect("a pool part was made before it is opened");
         PoolPart {
             region: region.clone(),
             slab: Slab::attach(region, slab),
-            key: ShelfKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
+            key: PoolPartKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
             pool: pool.clone(),
             policy: replace::of(Policy::from_raw(pool.policy.get())),
             known: CertainCount::default(),
@@ -146,7 +147,7 @@ impl PoolPart {
         1 << self.slot.page_shift.get()
     }
 
-    /// Returns the number of frames of the shelf.
+    /// Returns the number of frames of the pool part.
     ///
     /// # Panics
     /// If the count has become smaller.
@@ -154,7 +155,7 @@ impl PoolPart {
         self.known.look(|| self.slot.frame_count.load()).expect("frames are never removed")
     }
 
-    /// Returns the shelf's policy.
+    /// Returns the pool part's policy.
     pub(crate) fn policy(&self) -> &dyn Replace {
         &*self.policy
     }
@@ -169,7 +170,7 @@ impl PoolPart {
         self.cleaned.next(&self.region)
     }
 
-    /// Returns the frames of the shelf.
+    /// Returns the frames of the pool part.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &FrameSlot> {
         (1..=self.frame_count()).map(|number| self.slab.at(number))
     }

@@ -14,17 +14,17 @@ use rio::Region;
 const KIND: u16 = 1024;
 
 /// The log between two restarts: the log manager in its region, and a session that appends.
-pub struct Life {
+pub struct LoneLog {
     log: LogManager,
     session: Session,
 }
 
-impl Life {
+impl LoneLog {
     /// Opens the log on the disk, as after a restart.
     ///
     /// # Errors
     /// An error of the log.
-    pub fn begin(disk: &SimDisk) -> Result<Life, String> {
+    pub fn begin(disk: &SimDisk) -> Result<LoneLog, String> {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let settings = Settings { segment_bytes_first: 64 << 10, ..Settings::default() };
         let file = directory.open(CONTROL_NAME, OpenMode::Create).map_err(text)?;
@@ -40,7 +40,7 @@ impl Life {
         LogManager::init(&region, &settings, &directory, &control, end.end).map_err(text)?;
         let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).map_err(text)?;
         let log = LogManager::attach(&region, &settings, &directory, &control, &processes).map_err(text)?;
-        Ok(Life { log, session: processes.join().map_err(text)? })
+        Ok(LoneLog { log, session: processes.join().map_err(text)? })
     }
 
     /// Appends a record with this body.

@@ -1,9 +1,9 @@
 //! Decides which processes are attached, by locks on bytes of the control file (PROTOCOLS F1, D9).
 //!
 //! One byte is the *door*: a process locks it exclusively while it creates, attaches, restarts or detaches. The bytes
-//! after the door are the *seats*. Each handle of the environment locks a seat before its first session joins, and
-//! every session's slot names its seat. The kernel releases the seat when the process ends. Without the control file
-//! there is no environment, so deleting the file cannot lead to a second environment.
+//! after the door are the *attachment locks*. Each handle of the environment locks one of them before its first session
+//! joins, and every session's slot names its attachment lock. The kernel releases the attachment lock when the process
+//! ends. Without the control file there is no environment, so deleting the file cannot lead to a second environment.
 //!
 //! The process that holds the door (*the process at the door*) also locks the byte of its own number
 //! ([`ProcessNumber`]). If that process is stopped, waiters give up, and their error names the stopped process. A
@@ -15,18 +15,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtp_io::{File, LockMode};
-use libtp_process::{Patience, ProcessNumber, Seats};
+use libtp_process::{AttachmentLocks, Patience, ProcessNumber};
 use rio::{failpoint, planted};
 
 use crate::{Error, Result};
 
 /// The byte of the door, far beyond the end of the file.
 const DOOR: u64 = 1 << 32;
-/// The first byte of the seats.
-const SEATS: u64 = 1 << 33;
-/// The number of seats: as many as the process manager can name.
-const SEAT_COUNT: u64 = 1 << 36;
-/// No seat; every seat is below [`SEAT_COUNT`].
+/// The first byte of the attachment locks.
+const ATTACHMENT_LOCKS: u64 = 1 << 33;
+/// The number of attachment locks: as many as the process manager can name.
+const ATTACHMENT_LOCK_COUNT: u64 = 1 << 36;
+/// No attachment lock; every attachment lock is below [`ATTACHMENT_LOCK_COUNT`].
 const NONE: u64 = u64::MAX;
 /// The first of the bytes that stand for process numbers: the process at the door locks the byte of its own number.
 const PROCESS_NUMBERS: u64 = 1 << 60;
@@ -35,31 +35,32 @@ const PROCESS_NUMBERS: u64 = 1 << 60;
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// An open control file whose locks show that this environment handle is attached.
-pub(crate) struct Judge {
+pub(crate) struct Liveness {
     file: Arc<dyn File>,
     /// The environment's directory, for messages.
     path: PathBuf,
-    /// The seat of this handle.
-    seat: AtomicU64,
+    /// The attachment lock of this handle.
+    lock: AtomicU64,
 }
 
 /// The held door. Dropping this value releases the door.
 pub(crate) struct Door<'j> {
-    judge: &'j Judge,
+    liveness: &'j Liveness,
     /// This process's number, locked at the door.
     own: ProcessNumber,
 }
 
-impl Judge {
-    pub(crate) fn new(file: Arc<dyn File>, path: PathBuf) -> Judge {
-        Judge { file, path, seat: AtomicU64::new(NONE) }
+impl Liveness {
+    pub(crate) fn new(file: Arc<dyn File>, path: PathBuf) -> Liveness {
+        Liveness { file, path, lock: AtomicU64::new(NONE) }
     }
 
-    /// Releases the seat, because its region was replaced by a new one, in which this handle has another seat.
-    pub(crate) fn leave_seat(&self) {
-        let seat = self.seat.swap(NONE, Ordering::Relaxed);
-        if seat != NONE {
-            self.give_back(seat);
+    /// Releases the attachment lock, because its region was replaced by a new one, in which this handle has another
+    /// attachment lock.
+    pub(crate) fn release_attachment_lock(&self) {
+        let lock = self.lock.swap(NONE, Ordering::Relaxed);
+        if lock != NONE {
+            self.give_back(lock);
         }
     }
 
@@ -85,8 +86,8 @@ impl Judge {
         }
     }
 
-    /// As [`Judge::door`], for a caller that does not depend on the door: `None` if another process holds it for longer
-    /// than `patience`.
+    /// As [`Liveness::door`], for a caller that does not depend on the door: `None` if another process holds it for
+    /// longer than `patience`.
     pub(crate) fn door_within(&self, patience: Duration) -> Result<Option<Door<'_>>> {
         let begun = Instant::now();
         loop {
@@ -106,7 +107,7 @@ impl Judge {
     fn come(&self) -> Door<'_> {
         let own = ProcessNumber::this();
         let _ = self.file.lock(PROCESS_NUMBERS + own.raw(), LockMode::Exclusive, false);
-        Door { judge: self, own }
+        Door { liveness: self, own }
     }
 
     /// Returns the process at the door, if another process is at the door and has marked itself.
@@ -129,13 +130,13 @@ impl Judge {
         Error::Environment { environment: self.path.clone(), what }
     }
 
-    /// Returns whether another process is attached. `ghost` returns whether the process of a seat has certainly died: a
-    /// child that was forked without the library's knowledge may still hold the lock of that seat.
+    /// Returns whether another process is attached. `ghost` returns whether the process of an attachment lock has
+    /// certainly died: a child that was forked without the library's knowledge may still hold that attachment lock.
     pub(crate) fn others(&self, mut ghost: impl FnMut(u64) -> bool) -> Result<bool> {
-        let end = SEATS + SEAT_COUNT;
-        let mut from = SEATS;
+        let end = ATTACHMENT_LOCKS + ATTACHMENT_LOCK_COUNT;
+        let mut from = ATTACHMENT_LOCKS;
         while let Some(taken) = self.file.locked_by_other(from, end - from)? {
-            if !ghost(taken - SEATS) {
+            if !ghost(taken - ATTACHMENT_LOCKS) {
                 return Ok(true);
             }
             from = taken + 1;
@@ -144,41 +145,41 @@ impl Judge {
     }
 }
 
-impl Seats for Judge {
-    fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>> {
-        let taken = self.file.lock(SEATS + seat, LockMode::Exclusive, false)?;
+impl AttachmentLocks for Liveness {
+    fn take(&self, lock: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+        let taken = self.file.lock(ATTACHMENT_LOCKS + lock, LockMode::Exclusive, false)?;
         if taken {
             // Relaxed, here and below: only the number matters, and the door orders the accesses.
-            self.seat.store(seat, Ordering::Relaxed);
+            self.lock.store(lock, Ordering::Relaxed);
         }
         Ok(taken)
     }
 
-    fn give_back(&self, seat: u64) {
+    fn give_back(&self, lock: u64) {
         // An error needs no report: the kernel releases the byte when the file is closed, at the latest.
-        let _ = self.file.unlock(SEATS + seat);
+        let _ = self.file.unlock(ATTACHMENT_LOCKS + lock);
     }
 
-    fn is_free(&self, seat: u64) -> bool {
+    fn is_free(&self, lock: u64) -> bool {
         // An error of the query does not prove a death.
-        matches!(self.file.locked_by_other(SEATS + seat, 1), Ok(None))
+        matches!(self.file.locked_by_other(ATTACHMENT_LOCKS + lock, 1), Ok(None))
     }
 }
 
 impl Door<'_> {
-    /// As [`Judge::others`]. The answer is valid while the door is held.
+    /// As [`Liveness::others`]. The answer is valid while the door is held.
     pub(crate) fn others(&self, ghost: impl FnMut(u64) -> bool) -> Result<bool> {
-        self.judge.others(ghost)
+        self.liveness.others(ghost)
     }
 
-    /// Releases the seat: this handle is no longer attached. The door is held meanwhile: after this handle has removed
-    /// the shared memory, the next process at the door must not find the seat taken and believe that this handle is
-    /// attached.
-    pub(crate) fn give_back_seat(&self) -> Result<()> {
-        failpoint("leave: about to give up the seat");
-        match self.judge.seat.swap(NONE, Ordering::Relaxed) {
+    /// Releases the attachment lock: this handle is no longer attached. The door is held meanwhile: after this handle
+    /// has removed the shared memory, the next process at the door must not find the attachment lock taken and believe
+    /// that this handle is attached.
+    pub(crate) fn release_attachment_lock(&self) -> Result<()> {
+        failpoint("leave: about to give up the attachment lock");
+        match self.liveness.lock.swap(NONE, Ordering::Relaxed) {
             NONE => Ok(()),
-            seat => Ok(self.judge.file.unlock(SEATS + seat)?),
+            lock => Ok(self.liveness.file.unlock(ATTACHMENT_LOCKS + lock)?),
         }
     }
 }
@@ -186,8 +187,8 @@ impl Door<'_> {
 impl Drop for Door<'_> {
     fn drop(&mut self) {
         // Errors need no report: the kernel releases the bytes when the file is closed, at the latest.
-        let _ = self.judge.file.unlock(PROCESS_NUMBERS + self.own.raw());
-        let _ = self.judge.file.unlock(DOOR);
+        let _ = self.liveness.file.unlock(PROCESS_NUMBERS + self.own.raw());
+        let _ = self.liveness.file.unlock(DOOR);
     }
 }
 
@@ -201,12 +202,12 @@ mod tests {
     fn a_child_that_keeps_the_door_of_its_dead_parent_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let directory = PosixDirectory::open(dir.path()).unwrap();
-        let judge = || Judge::new(directory.open("control", OpenMode::Create).unwrap(), dir.path().to_path_buf());
+        let liveness = || Liveness::new(directory.open("control", OpenMode::Create).unwrap(), dir.path().to_path_buf());
         let mut parent = std::process::Command::new("true").spawn().unwrap();
         let number = ProcessNumber::this().raw() - u64::from(std::process::id()) + u64::from(parent.id());
         parent.wait().unwrap();
         // The locks of a child that the parent forked without the library's knowledge.
-        let (child, other) = (judge(), judge());
+        let (child, other) = (liveness(), liveness());
         assert!(child.file.lock(DOOR, LockMode::Exclusive, false).unwrap());
         assert!(child.file.lock(PROCESS_NUMBERS + number, LockMode::Exclusive, false).unwrap());
         let refused = other.door().err().map(|error| error.to_string()).unwrap();
