@@ -56,12 +56,19 @@ const COMPILING: &[Step] = &[
     Step { name: "docs", doubt: "Does the documentation build without warnings?", run: docs },
     Step { name: "doc tests", doubt: "Do the examples in the documentation run?", run: doc_tests },
 ];
-/// The steps that compile only under `--deep`, or if they are chosen by name.
-const COMPILING_DEEP: &[Step] = &[Step {
-    name: "package",
-    doubt: "Can the crates be published?",
-    run: |workspace, _| release::package(workspace, &logs(workspace)),
-}];
+/// The steps before a release: only under `--deep`, or if they are chosen by name.
+const COMPILING_DEEP: &[Step] = &[
+    Step {
+        name: "package",
+        doubt: "Can the crates be published?",
+        run: |workspace, _| release::package(workspace, &logs(workspace)),
+    },
+    Step {
+        name: "deny",
+        doubt: "Are the licences, versions and origins of all dependencies allowed?",
+        run: |workspace, _| release::deny(workspace, &logs(workspace)),
+    },
+];
 /// The unit tests that loom runs.
 pub const LOOM: &str = "loom";
 /// The doubt that `LOOM` answers.
