@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libtp_io::{Directory, File, Identity, OpenMode, PosixDirectory, Result};
-use libtp_sim::Random;
+use libtp_sim::{DirectoryLayer, LayeredDirectory, LayeredFile, Random};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::wrapped::{Calls, WrappedFile};
@@ -147,39 +147,21 @@ impl Calls for Shadow {
     }
 }
 
-impl Directory for LosingDirectory {
+impl DirectoryLayer for LosingDirectory {
+    fn below(&self) -> &dyn Directory {
+        &self.real
+    }
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let inner = self.real.open(name, mode)?;
         let calls = Arc::new(Shadow(self.shadow(&*inner)?));
-        Ok(Arc::new(WrappedFile { inner, calls }))
+        Ok(Arc::new(LayeredFile(WrappedFile { inner, calls })))
     }
     fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
         let shadows = self.shadows.join(name);
-        Ok(Arc::new(LosingDirectory::open(&self.path.join(name), &shadows)?))
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.real.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.real.remove(name)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.real.list()
-    }
-    fn exists(&self, name: &str) -> Result<bool> {
-        self.real.exists(name)
-    }
-    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
-        self.real.identity_of(name)
+        Ok(Arc::new(LayeredDirectory(LosingDirectory::open(&self.path.join(name), &shadows)?)))
     }
     fn sync(&self) -> Result<()> {
         Ok(())
-    }
-    fn describe(&self, name: &str) -> String {
-        self.real.describe(name)
-    }
-    fn is_network(&self) -> Result<bool> {
-        self.real.is_network()
     }
 }
 

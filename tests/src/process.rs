@@ -130,12 +130,8 @@ pub fn hang() -> Duration {
 /// # Panics
 /// If the condition does not hold in time.
 #[track_caller]
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < hang(), "this has not happened in time: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(libtp_sim::until(hang(), is_so), "this has not happened in time: {what}");
 }
 
 /// Lets a type that has a field `process` be used as that process.

@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtp::{Env, OpenedBy, Settings};
 use libtp_tests::audit::{at_rest, nothing_lost, report, verify_all};
@@ -309,15 +309,9 @@ fn nothing_left(env: &Env) -> Result<(), String> {
 }
 
 /// Waits for at most [`MOMENT`] until the condition holds.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<(), String> {
-    let start = Instant::now();
-    while !is_so() {
-        if start.elapsed() > MOMENT {
-            return Err(format!("this has not happened within {MOMENT:?}: {what}"));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+fn until(what: &str, is_so: impl FnMut() -> bool) -> Result<(), String> {
+    let failed = || Err(format!("this has not happened within {MOMENT:?}: {what}"));
+    libtp_sim::until(MOMENT, is_so).then_some(()).map_or_else(failed, Ok)
 }
 
 /// Copies the files of an idle environment. An opening of the copy makes new shared memory.

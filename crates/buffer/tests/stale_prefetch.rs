@@ -6,13 +6,13 @@
 
 mod world;
 
-use std::fmt;
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
 use libtp_buffer::PageNo;
-use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
+use libtp_io::{Directory, File, OpenMode, Result};
+use libtp_sim::{DirectoryLayer, FileLayer, LayeredDirectory, LayeredFile};
 use world::{frames, page_id, Place, World, FILE, LEAF};
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -28,95 +28,38 @@ struct InterruptingFile {
     hook: Arc<Mutex<Option<Hook>>>,
 }
 
-impl fmt::Debug for Interrupting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.below.fmt(f)
+impl DirectoryLayer for Interrupting {
+    fn below(&self) -> &dyn Directory {
+        &*self.below
     }
-}
-
-impl fmt::Debug for InterruptingFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.below.fmt(f)
-    }
-}
-
-impl Directory for Interrupting {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let below = self.below.open(name, mode)?;
         let is_data = std::path::Path::new(name).extension().is_some_and(|extension| extension == "tp");
-        Ok(if is_data { Arc::new(InterruptingFile { below, hook: self.hook.clone() }) } else { below })
-    }
-    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        self.below.subdirectory(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.below.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.below.remove(name)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.below.list()
-    }
-    fn exists(&self, name: &str) -> Result<bool> {
-        self.below.exists(name)
-    }
-    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
-        self.below.identity_of(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.below.sync()
-    }
-    fn describe(&self, name: &str) -> String {
-        self.below.describe(name)
-    }
-    fn is_network(&self) -> Result<bool> {
-        self.below.is_network()
+        Ok(if is_data { Arc::new(LayeredFile(InterruptingFile { below, hook: self.hook.clone() })) } else { below })
     }
 }
 
-impl File for InterruptingFile {
+impl InterruptingFile {
+    fn call_hook(&self) {
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+}
+
+impl FileLayer for InterruptingFile {
+    fn below(&self) -> &dyn File {
+        &*self.below
+    }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let read = self.below.read_at(buf, offset);
-        let hook = self.hook.lock().unwrap().take();
-        if let Some(hook) = hook {
-            hook();
-        }
+        self.call_hook();
         read
     }
-    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.below.write_at(bytes, offset)
-    }
-    fn len(&self) -> Result<u64> {
-        self.below.len()
-    }
-    fn set_len(&self, bytes: u64) -> Result<()> {
-        self.below.set_len(bytes)
-    }
     fn allocate(&self, range: Range<u64>) -> Result<()> {
-        let hook = self.hook.lock().unwrap().take();
-        if let Some(hook) = hook {
-            hook();
-        }
+        self.call_hook();
         self.below.allocate(range)
-    }
-    fn notes_first_writes(&self) -> bool {
-        self.below.notes_first_writes()
-    }
-    fn sync(&self) -> Result<()> {
-        self.below.sync()
-    }
-    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
-        self.below.lock(byte, mode, wait)
-    }
-    fn unlock(&self, byte: u64) -> Result<()> {
-        self.below.unlock(byte)
-    }
-    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>> {
-        self.below.locked_by_other(from, bytes)
-    }
-    fn identity(&self) -> Result<Identity> {
-        self.below.identity()
     }
 }
 
@@ -124,7 +67,8 @@ impl File for InterruptingFile {
 fn a_page_that_is_written_home_during_the_read_keeps_its_new_bytes() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
-    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let world =
+        Arc::new(World::new(Arc::new(LayeredDirectory(Interrupting { below, hook: hook.clone() })), &frames(32)));
     let session = world.join();
     for number in 1..=8 {
         world.set(&session, page_id(number), 1).unwrap();
@@ -153,7 +97,8 @@ fn a_page_that_is_written_home_during_the_read_keeps_its_new_bytes() {
 fn a_page_that_is_in_memory_is_left_as_it_is() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
-    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let world =
+        Arc::new(World::new(Arc::new(LayeredDirectory(Interrupting { below, hook: hook.clone() })), &frames(32)));
     let session = world.join();
     for number in 1..=8 {
         world.set(&session, page_id(number), 1).unwrap();
@@ -173,7 +118,8 @@ fn a_page_that_is_in_memory_is_left_as_it_is() {
 fn a_page_whose_reader_died_does_not_count_as_read() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
-    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let world =
+        Arc::new(World::new(Arc::new(LayeredDirectory(Interrupting { below, hook: hook.clone() })), &frames(32)));
     let (dead, living) = (world.join(), world.join());
     world.set(&living, page_id(3), 1).unwrap();
     world.buffers.write_all(&living).unwrap();
@@ -199,7 +145,8 @@ fn a_page_whose_reader_died_does_not_count_as_read() {
 fn a_page_that_another_session_has_made_meanwhile_is_not_filled_with_zeros() {
     let (_place, below) = Place::new();
     let hook = Arc::new(Mutex::new(None));
-    let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
+    let world =
+        Arc::new(World::new(Arc::new(LayeredDirectory(Interrupting { below, hook: hook.clone() })), &frames(32)));
     let session = world.join();
     let other = world.clone();
     // The hook runs when the file asks for room on the disk, before the page is in the table.

@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use libtp_io::{Directory, Error, File, OpenMode, Operation, PlainFiles, Result};
+use libtp_io::{Directory, Error, File, Identity, OpenMode, Operation, PlainFiles, Result};
 
 use crate::byte_locks::ByteLocks;
 use crate::content::{blocks_of, index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
@@ -29,6 +29,47 @@ use crate::node::NodeId;
 use crate::random::Random;
 use crate::trace::{Change, TraceEntry};
 use crate::tree::Tree;
+
+/// Makes a type the root of its disk: a [`Directory`] with the calls of the directory that `root` returns.
+macro_rules! is_its_root {
+    ($type:ty) => {
+        impl Directory for $type {
+            fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+                self.root().open(name, mode)
+            }
+            fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
+                self.root().subdirectory(name)
+            }
+            fn rename(&self, from: &str, to: &str) -> Result<()> {
+                self.root().rename(from, to)
+            }
+            fn remove(&self, name: &str) -> Result<()> {
+                self.root().remove(name)
+            }
+            fn list(&self) -> Result<Vec<String>> {
+                self.root().list()
+            }
+            fn exists(&self, name: &str) -> Result<bool> {
+                self.root().exists(name)
+            }
+            fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+                self.root().identity_of(name)
+            }
+            fn sync(&self) -> Result<()> {
+                self.root().sync()
+            }
+            fn describe(&self, name: &str) -> String {
+                self.root().describe(name)
+            }
+            fn is_network(&self) -> Result<bool> {
+                self.root().is_network()
+            }
+            fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+                self.root().plain_files()
+            }
+        }
+    };
+}
 
 mod handles;
 mod plain;
@@ -259,41 +300,7 @@ impl SimDisk {
     }
 }
 
-impl Directory for SimDisk {
-    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        self.root().open(name, mode)
-    }
-    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        self.root().subdirectory(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.root().rename(from, to)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.root().remove(name)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.root().list()
-    }
-    fn exists(&self, name: &str) -> Result<bool> {
-        self.root().exists(name)
-    }
-    fn identity_of(&self, name: &str) -> Result<Option<libtp_io::Identity>> {
-        self.root().identity_of(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.root().sync()
-    }
-    fn describe(&self, name: &str) -> String {
-        self.root().describe(name)
-    }
-    fn is_network(&self) -> Result<bool> {
-        self.root().is_network()
-    }
-    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
-        self.root().plain_files()
-    }
-}
+is_its_root!(SimDisk);
 
 struct Shared {
     state: Mutex<State>,

@@ -18,6 +18,8 @@
 //! | `tree`, `node`, `content` | names, numbers and bytes, cheap to fork |
 //! | `byte_locks` | the locks, which end with their process |
 //! | `random` | numbers from a seed |
+//! | `layer` | directories and files above another disk, with some changed calls |
+//! | `until` | waiting for a condition |
 #![forbid(unsafe_code)]
 
 mod byte_locks;
@@ -25,16 +27,20 @@ mod content;
 mod crash_disk;
 mod crash_images;
 mod fault;
+mod layer;
 mod loss;
 mod node;
 mod random;
 mod trace;
 mod tree;
+mod until;
 
 pub use crash_disk::{SimDirectory, SimDisk, SimFile, SimProcess};
 pub use crash_images::CrashImages;
 pub use fault::{is_crash, Activity, Calls, Fault, Repeat, CRASHED_ERRNO};
+pub use layer::{DirectoryLayer, FileLayer, LayeredDirectory, LayeredFile};
 pub use loss::LossMode;
 pub use node::NodeId;
 pub use random::Random;
 pub use trace::{Change, TraceEntry};
+pub use until::until;

@@ -12,7 +12,7 @@ mod queue;
 mod stress;
 
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libtp_lock::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 use libtp_process::{ProcessManager, Session};
@@ -107,12 +107,8 @@ pub(crate) fn record(hash: u64) -> LockName {
     LockName { space: 1, kind: 3, hash }
 }
 
-pub(crate) fn until(mut ready: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(8);
-    while !ready() {
-        assert!(Instant::now() < deadline, "the awaited state is not reached in time");
-        std::thread::yield_now();
-    }
+pub(crate) fn until(ready: impl FnMut() -> bool) {
+    assert!(libtp_sim::until(Duration::from_secs(8), ready), "the awaited state is not reached in time");
 }
 
 /// The events that a test notes, in order.

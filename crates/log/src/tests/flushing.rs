@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libtp_io::{Directory, OpenMode, Operation};
 use libtp_process::SessionId;
-use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+use libtp_sim::{Calls, Fault, LayeredDirectory, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig, Side};
 use super::slow_disk::SlowDisk;
@@ -21,7 +21,7 @@ fn slow(settings: Settings) -> (Rig, Arc<AtomicU64>) {
     let control = Control::new([7; 16], &settings);
     control_file(&below).create(&control).unwrap();
     below.sync().unwrap();
-    let directory: Arc<dyn Directory> = Arc::new(SlowDisk { below, syncs: Arc::clone(&syncs) });
+    let directory: Arc<dyn Directory> = Arc::new(LayeredDirectory(SlowDisk { below, syncs: Arc::clone(&syncs) }));
     let rig = Rig::through(disk, directory, settings, control, Lsn::FIRST).unwrap();
     // The segments are made before syncs are counted.
     rig.one.log.prepare_segment(&rig.one.session, Lsn::new(2 << 20)).unwrap();

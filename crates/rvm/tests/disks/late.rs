@@ -1,11 +1,10 @@
 //! Late openers: another process makes the memory after this process looked for it and before this process has the
 //! log's lock. Another test checks that the memory has no name in its directory while it is being filled.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use libtp_io::{Directory, File, OpenMode, Result};
-use libtp_sim::SimDisk;
+use libtp_sim::{DirectoryLayer, LayeredDirectory, SimDisk};
 
 use crate::workload::{options, transact, word, Draw};
 
@@ -17,56 +16,26 @@ struct Watched {
     what: Mutex<What>,
 }
 
-impl fmt::Debug for Watched {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
 impl Watched {
-    fn new(inner: Arc<dyn Directory>, what: impl FnMut(&str) + Send + 'static) -> Arc<Watched> {
-        Arc::new(Watched { inner, what: Mutex::new(Box::new(what)) })
+    fn new(inner: Arc<dyn Directory>, what: impl FnMut(&str) + Send + 'static) -> Arc<LayeredDirectory<Watched>> {
+        Arc::new(LayeredDirectory(Watched { inner, what: Mutex::new(Box::new(what)) }))
     }
 }
 
-impl Directory for Watched {
+impl DirectoryLayer for Watched {
+    fn below(&self) -> &dyn Directory {
+        &*self.inner
+    }
+
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         (self.what.lock().unwrap())("open");
         self.inner.open(name, mode)
-    }
-
-    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        self.inner.subdirectory(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
     }
 
     fn exists(&self, name: &str) -> Result<bool> {
         let is_there = self.inner.exists(name);
         (self.what.lock().unwrap())(name);
         is_there
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-
-    fn describe(&self, name: &str) -> String {
-        self.inner.describe(name)
-    }
-
-    fn is_network(&self) -> Result<bool> {
-        self.inner.is_network()
     }
 }
 

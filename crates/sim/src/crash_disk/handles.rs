@@ -73,41 +73,7 @@ impl Drop for SimProcess {
     }
 }
 
-impl Directory for SimProcess {
-    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        self.root().open(name, mode)
-    }
-    fn subdirectory(&self, name: &str) -> Result<Arc<dyn Directory>> {
-        self.root().subdirectory(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.root().rename(from, to)
-    }
-    fn remove(&self, name: &str) -> Result<()> {
-        self.root().remove(name)
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.root().list()
-    }
-    fn exists(&self, name: &str) -> Result<bool> {
-        self.root().exists(name)
-    }
-    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
-        self.root().identity_of(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.root().sync()
-    }
-    fn describe(&self, name: &str) -> String {
-        self.root().describe(name)
-    }
-    fn is_network(&self) -> Result<bool> {
-        self.root().is_network()
-    }
-    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
-        self.root().plain_files()
-    }
-}
+is_its_root!(SimProcess);
 
 /// Makes the change that creates a node, from the node's directory, its name and its number.
 type Creation = fn(NodeId, Arc<str>, NodeId) -> Change;

@@ -1,7 +1,6 @@
 //! Tests of a transaction's decisions about several databases in turn, of its state after failures, and of listing
 //! during drops.
 
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,6 +11,7 @@ use libtp_buffer::{Fate, FileId};
 use libtp_io::{Directory, File, OpenMode, Operation, PosixDirectory};
 use libtp_lock::Mode;
 use libtp_record::lock_names;
+use libtp_sim::{DirectoryLayer, LayeredDirectory};
 
 use super::Decision;
 use crate::{Database, Db, Env, Error, Index, IndexKeys, Memory, Platform, Reader, Settings, SharedMemory};
@@ -232,49 +232,20 @@ impl Meddling {
     }
 }
 
-impl fmt::Debug for Meddling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.real.fmt(f)
+impl DirectoryLayer for Meddling {
+    fn below(&self) -> &dyn Directory {
+        &*self.real
     }
-}
-
-impl Directory for Meddling {
     fn open(&self, name: &str, mode: OpenMode) -> libtp_io::Result<Arc<dyn File>> {
         let hook = self.hook.lock().unwrap().take_if(|(of, how, _)| of == name && *how == mode);
         hook.map_or(Ok(()), |(_, _, hook)| hook())?;
         self.real.open(name, mode)
     }
-    fn subdirectory(&self, name: &str) -> libtp_io::Result<Arc<dyn Directory>> {
-        self.real.subdirectory(name)
-    }
-    fn rename(&self, from: &str, to: &str) -> libtp_io::Result<()> {
-        self.real.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> libtp_io::Result<()> {
-        self.real.remove(name)
-    }
-    fn list(&self) -> libtp_io::Result<Vec<String>> {
-        self.real.list()
-    }
-    fn exists(&self, name: &str) -> libtp_io::Result<bool> {
-        self.real.exists(name)
-    }
-    fn identity_of(&self, name: &str) -> libtp_io::Result<Option<libtp_io::Identity>> {
-        self.real.identity_of(name)
-    }
-    fn sync(&self) -> libtp_io::Result<()> {
-        self.real.sync()
-    }
-    fn describe(&self, name: &str) -> String {
-        self.real.describe(name)
-    }
-    fn is_network(&self) -> libtp_io::Result<bool> {
-        self.real.is_network()
-    }
 }
 
-fn meddled(place: &Path) -> (Env, Arc<Meddling>) {
-    let meddling = Arc::new(Meddling { real: Arc::new(PosixDirectory::open(place).unwrap()), hook: Mutex::default() });
+fn meddled(place: &Path) -> (Env, Arc<LayeredDirectory<Meddling>>) {
+    let real = Arc::new(PosixDirectory::open(place).unwrap());
+    let meddling = Arc::new(LayeredDirectory(Meddling { real, hook: Mutex::default() }));
     let directory: Arc<dyn Directory> = meddling.clone();
     let platform = Platform {
         path: place.into(),
@@ -297,7 +268,7 @@ fn a_list_leaves_out_databases_that_are_dropped_meanwhile() {
         }
         let drops = |name: &'static str| {
             let env = env.clone();
-            meddling.before(
+            meddling.0.before(
                 &format!("{name}.tp"),
                 mode,
                 Box::new(move || {
@@ -323,7 +294,7 @@ fn a_list_reports_only_a_missing_file_as_missing() {
     }
     for (mode, errno) in [(OpenMode::Existing, 24), (OpenMode::ReadOnly, 24), (OpenMode::Existing, 5)] {
         let refused = move || Err(libtp_io::Error::from_errno(Operation::Open, "second.tp".into(), None, errno));
-        meddling.before("second.tp", mode, Box::new(refused));
+        meddling.0.before("second.tp", mode, Box::new(refused));
         let outcome = env.list_databases().map(|_| ());
         assert!(
             outcome.as_ref().is_err_and(|error| error.to_string().contains("second.tp")),

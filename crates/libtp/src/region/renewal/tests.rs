@@ -2,17 +2,13 @@
 
 use std::fs;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::{Durability, Env, Error};
 
 /// Waits until a condition holds; panics after a time limit.
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    assert!(libtp_sim::until(Duration::from_secs(20), is_so), "{what}");
 }
 
 #[test]
