@@ -8,13 +8,16 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libtp_record::{Duplicates, Method, Order, Verified};
+use libtp_record::{Method, Order};
 
 use crate::open::left_memory::OrphanedMemory;
 use crate::txn::commit::CommitLsn;
 use crate::txn::run::run;
 use crate::txn::segment::Segment;
-use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, Recno, Result, Txn};
+use crate::{
+    Builder, Database, Db, Duplicates, Durability, Env, Error, List, LockInfo, Multi, Opened, Recno, Result, Txn,
+    Verified,
+};
 
 impl Env {
     /// Creates an environment in `directory` with the settings of its `libtp.toml`, if that file exists, and opens it.
@@ -221,7 +224,7 @@ impl Env {
     /// # Errors
     /// `Database` when the database was created with other properties; else as [`Env::btree`].
     pub fn multi(&self, name: &str, duplicates: Duplicates) -> Result<Multi> {
-        Multi::open(&self.0, name, duplicates, None)
+        Multi::open(&self.0, name, duplicates.into(), None)
     }
 
     /// As [`Env::multi`], with keys in the given order.
@@ -229,7 +232,7 @@ impl Env {
     /// # Errors
     /// As [`Env::multi`] and [`Env::btree_ordered`].
     pub fn multi_ordered(&self, name: &str, duplicates: Duplicates, order: impl Order + 'static) -> Result<Multi> {
-        Multi::open(&self.0, name, duplicates, Some(Arc::new(order)))
+        Multi::open(&self.0, name, duplicates.into(), Some(Arc::new(order)))
     }
 
     /// Opens a record-number database whose records have `record_bytes` bytes each; creates it if it is missing.
@@ -288,8 +291,9 @@ impl Env {
     }
 
     /// Returns every lock that a session holds or waits for.
-    pub fn locks(&self) -> Result<Vec<crate::LockInfo>> {
-        self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))
+    pub fn locks(&self) -> Result<Vec<LockInfo>> {
+        let locks = self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))?;
+        Ok(locks.into_iter().map(LockInfo::from).collect())
     }
 
     /// Checks that a database's pages are sound and agree with each other. No transaction may change the database
@@ -304,7 +308,7 @@ impl Env {
     /// `NoDatabase`; an error that keeps pages from being read at all. Damage of a page is a finding, not an error.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = Txn::begin(&self.0, self.0.durability)?;
-        let mut verified = crate::db::opening::verify(&self.0, name, &txn)?;
+        let mut verified = Verified::from(crate::db::opening::verify(&self.0, name, &txn)?);
         // If this region was replaced, sessions of the new region may have written pages that look damaged in this
         // region.
         if txn.generation().managers.region.is_broken() {

@@ -163,10 +163,14 @@ pub use db::stored::Stored;
 pub use db::text_file::{TextFile, TextForm};
 pub use files::recovery::WaitingFile;
 pub use ground::damage::Damage;
+pub use ground::durability::Durability;
 pub use ground::error::{Error, Result};
 pub use ground::lock_wait::{Blocker, LockWait};
+pub use ground::locks::{Deadlock, Edge, LockInfo, Mode, PageLock};
 pub use ground::process_state::ProcessState;
 pub use ground::progress::{Progress, Watch};
+pub use ground::records::{Duplicates, Finding, Link, Verified};
+pub use ground::sessions::{RepairTimes, SessionId, State, Times};
 pub use ground::settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, Victim, SETTINGS_NAME};
 pub use open::builder::Builder;
 pub use open::keep::Keep;
@@ -195,11 +199,10 @@ pub use typed::value::{Value, ValueLike};
 // These items come from the crates below. Each is part of this crate's interface and changes with this crate's version
 // only.
 //
-// Plain values that programs pass on or look at:
-pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
-pub use libtp_process::{RepairTimes, SessionId, Times};
-pub use libtp_record::{Duplicates, Finding, Link, PageCopy, PageLock, Verified};
-pub use libtp_txn::{Durability, State};
+// Names that programs pass on or look at, and the copy of a page:
+pub use libtp_lock::{LockName, LockerId};
+pub use libtp_record::PageCopy;
+// The crate `vista` has the same type in its interface:
 pub use rio::Survives;
 // The order of a database's keys, which a program may provide:
 pub use libtp_record::{order, Order};

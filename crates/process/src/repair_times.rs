@@ -88,7 +88,8 @@ impl Times {
         Duration::ZERO
     }
 
-    fn add(&mut self, other: &Times) {
+    /// Adds the durations of another region.
+    pub fn add(&mut self, other: &Times) {
         self.counts.iter_mut().zip(other.counts).for_each(|(own, others)| *own += others);
         self.max_micros = self.max_micros.max(other.max_micros);
     }

@@ -2,9 +2,8 @@
 
 use std::hint::black_box;
 
-use libtp::{LockName, Mode};
 use libtp_buffer::{PageId, PageNo};
-use libtp_lock::Wait;
+use libtp_lock::{LockName, Mode, Wait};
 use libtp_log::{record_bytes, Lsn, TxnId};
 use libtp_process::{Latch, Rank};
 

@@ -10,14 +10,14 @@ use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::Lsn;
 use libtp_record::list::entries::Entry;
 use libtp_record::list::remains::Remains;
-use libtp_record::{duplicates, DamagedFile, Duplicates, Finding, Method, SalvagedRecord};
+use libtp_record::{duplicates, DamagedFile, Duplicates, Method, SalvagedRecord};
 use rio::planted;
 use serde::Serialize;
 
 use crate::db::opening::{access, open};
 use crate::db::sort::Sorter;
 use crate::ground::progress::{Progress, Watch};
-use crate::{Env, Error, Result};
+use crate::{Env, Error, Finding, Result};
 
 /// The number of records that one transaction puts into the new database.
 const BATCH_RECORDS: usize = 500;
@@ -84,8 +84,9 @@ impl Env {
         let open = open(&self.0, name, Some((wreck.method(), *wreck.key_format())))?;
         let (waiting, seen) = (Vec::new(), HashMap::new());
         let mut into = Into { env: self, open, waiting, waiting_bytes: 0, records: 0, seen, remains, numbered };
-        let mut lost = wreck
+        let lost = wreck
             .records(&mut |record| into.take(record), &mut |done, total| watch(Progress::new("pages", done, total)))?;
+        let mut lost: Vec<Finding> = lost.into_iter().map(Finding::from).collect();
         into.put()?;
         into.put_numbered()?;
         lost.extend(into.put_in_order()?);

@@ -6,14 +6,14 @@
 
 use std::time::SystemTime;
 
-use libtp_lock::{Deadlock, Edge, LockName, Mode, WAITS_FOR_LOCK};
+use libtp_lock::{LockName, WAITS_FOR_LOCK};
 use libtp_log::{Lsn, WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
-use libtp_process::{RepairTimes, SessionId, SessionInfo, WAITS_FOR_LATCH};
-use libtp_txn::{Managers, State};
+use libtp_process::{SessionInfo, WAITS_FOR_LATCH};
+use libtp_txn::Managers;
 use serde::Serialize;
 
 use crate::ground::process_state::ProcessState;
-use crate::{Env, Result};
+use crate::{Deadlock, Edge, Env, Mode, RepairTimes, Result, SessionId, State};
 
 /// The subject of a session's wait. A wait for anything but a lock is shown only after some milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,8 +125,8 @@ impl From<libtp_txn::TxnInfo> for TxnInfo {
     fn from(info: libtp_txn::TxnInfo) -> TxnInfo {
         TxnInfo {
             id: info.id.raw(),
-            state: info.state,
-            session: info.session,
+            state: info.state.into(),
+            session: info.session.into(),
             first_lsn: info.first_lsn.raw(),
             last_lsn: info.last_lsn.raw(),
             locker: info.locker,
@@ -212,7 +212,8 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn waits_for(&self) -> Result<Vec<Edge>> {
-        self.0.with_session(|managers, txn| Ok(managers.locks.waits_for(txn.session())))
+        let edges = self.0.with_session(|managers, txn| Ok(managers.locks.waits_for(txn.session())))?;
+        Ok(edges.into_iter().map(Edge::from).collect())
     }
 
     /// Searches all waits for deadlocks, and aborts a victim of each deadlock. Returns `None` if another session is
@@ -221,7 +222,8 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn find_deadlocks(&self) -> Result<Option<Vec<Deadlock>>> {
-        self.0.with_session(|managers, txn| Ok(managers.locks.find_deadlocks(txn.session())))
+        let found = self.0.with_session(|managers, txn| Ok(managers.locks.find_deadlocks(txn.session())))?;
+        Ok(found.map(|found| found.into_iter().map(Deadlock::from).collect()))
     }
 
     /// Returns how long the repairs of dead sessions took since the shared memory was made.
@@ -230,7 +232,7 @@ impl Env {
             return RepairTimes::default();
         }
         let generation = self.0.newest();
-        generation.guarded(|| Ok(generation.managers.processes.repair_times())).unwrap_or_default()
+        generation.guarded(|| Ok(generation.managers.processes.repair_times().into())).unwrap_or_default()
     }
 
     /// Returns the repairs of the shared memory.
@@ -253,7 +255,7 @@ fn states(managers: &Managers) -> Vec<SessionState> {
         let wait = waits.iter().find(|wait| wait.session == info.id);
         let waits_for = match (info.wait_kind, wait) {
             (0, _) | (WAITS_FOR_LOCK, None) => None,
-            (WAITS_FOR_LOCK, Some(wait)) => Some(WaitsFor::Lock(wait.name, wait.wanted)),
+            (WAITS_FOR_LOCK, Some(wait)) => Some(WaitsFor::Lock(wait.name, wait.wanted.into())),
             (WAITS_FOR_LATCH, _) => Some(WaitsFor::Latch(managers.latch_name(info.wait_subject))),
             (WAITS_FOR_FLUSH, _) => Some(WaitsFor::Flush(info.wait_subject)),
             (WAITS_FOR_LOG_SPACE, _) => Some(WaitsFor::LogSpace(info.wait_subject)),
@@ -261,7 +263,7 @@ fn states(managers: &Managers) -> Vec<SessionState> {
         };
         let lock_since = wait.filter(|_| matches!(waits_for, Some(WaitsFor::Lock(..)))).and_then(|wait| wait.since);
         SessionState {
-            id: info.id,
+            id: info.id.into(),
             pid: info.pid,
             process_state: match info.alive {
                 false => ProcessState::Dead,

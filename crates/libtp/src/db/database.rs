@@ -1,12 +1,12 @@
 //! The calls of [`Db`], a B-tree or a hash file, and of [`Recno`], records by number.
 
-use libtp_record::{Access, KeyRange, Link, PageLock};
+use libtp_record::{Access, KeyRange};
 
 use crate::db::cursor::{Cursor, RecnoCursor};
 use crate::db::handle::{Db, Recno};
 use crate::db::reader::Reader;
 use crate::region::panics::callers;
-use crate::{Error, Keys, Mode, Result, Txn};
+use crate::{Error, Keys, Link, PageLock, Result, Txn};
 
 impl Db {
     /// Returns the value of a key, or `None`. In a transaction the key stays locked for reading until the transaction
@@ -130,7 +130,7 @@ impl Db {
     pub fn link_of(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Link>> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        txn.guarded(|| Ok(self.access(txn).link_of(key)?))
+        txn.guarded(|| Ok(self.access(txn).link_of(key)?.map(Link)))
     }
 
     /// Returns the key and value of the record that a link leads to, without a search, and locks the record for
@@ -143,7 +143,7 @@ impl Db {
     /// As [`Db::get`].
     pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
-        let found = txn.guarded(|| Ok(self.access(txn).get_linked(link, copied)?))?;
+        let found = txn.guarded(|| Ok(self.access(txn).get_linked(link.0, copied)?))?;
         // The program's own function decodes the key here, where no page is latched.
         Ok(found.map(|(stored, value)| (self.known(&stored), value)))
     }
@@ -227,11 +227,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Full`.
     pub fn lock_all(&self, txn: &Txn<'_>, lock: PageLock) -> Result<()> {
-        let mode = match lock {
-            PageLock::Read => Mode::S,
-            PageLock::Write => Mode::X,
-        };
-        txn.guarded(|| Ok(self.access(txn).lock_database(mode)?))
+        txn.guarded(|| Ok(self.access(txn).lock_database(lock.mode())?))
     }
 
     pub(crate) fn delete_raw_range(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {

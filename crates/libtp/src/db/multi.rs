@@ -84,8 +84,8 @@ impl Multi {
     }
 
     /// Returns how the values of a key are ordered.
-    pub fn duplicates(&self) -> Duplicates {
-        self.kind
+    pub fn duplicates(&self) -> crate::Duplicates {
+        self.kind.into()
     }
 
     /// Returns the largest length of a key in bytes; if values are sorted, the largest length of a key and its value

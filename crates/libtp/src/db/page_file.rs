@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use libtp_lock::Mode;
-use libtp_record::{Access, KeyFormat, Method, PageCopy, PageLock};
+use libtp_record::{Access, KeyFormat, Method, PageCopy};
 use libtp_txn::ApplicationType;
 
 use crate::db::opening::{access, open, wrong_kind};
@@ -95,7 +94,7 @@ impl PageFile {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Full`.
     pub fn lock(&self, txn: &Txn<'_>, page: u32, lock: PageLock) -> Result<()> {
-        txn.guarded(|| Ok(self.access(txn).page_lock(page, lock)?))
+        txn.guarded(|| Ok(self.access(txn).page_lock(page, lock.into())?))
     }
 
     /// Locks all pages until the transaction ends, also pages that are not stored yet: a transaction that reads the
@@ -104,11 +103,7 @@ impl PageFile {
     /// # Errors
     /// As [`PageFile::lock`].
     pub fn lock_all(&self, txn: &Txn<'_>, lock: PageLock) -> Result<()> {
-        let mode = match lock {
-            PageLock::Read => Mode::S,
-            PageLock::Write => Mode::X,
-        };
-        txn.guarded(|| Ok(self.access(txn).lock_database(mode)?))
+        txn.guarded(|| Ok(self.access(txn).lock_database(lock.mode())?))
     }
 
     /// Releases the read lock of a page before the transaction ends: the paper's `unlock`. Other transactions may then

@@ -70,7 +70,7 @@ impl Env {
         let order = AsStored::named(called.as_str());
         Ok(Stored::Encoded(match key_format.duplicates {
             Duplicates::None => Database::Btree(self.btree_ordered(name, order)?),
-            kind => Database::Multi(self.multi_ordered(name, kind, order)?),
+            kind => Database::Multi(self.multi_ordered(name, kind.into(), order)?),
         }))
     }
 }

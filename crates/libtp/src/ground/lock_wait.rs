@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use libtp_lock::{LockName, Mode};
+use libtp_lock::LockName;
 use serde::Serialize;
 
+use super::locks::Mode;
 use super::process_state::ProcessState;
 
 /// A lock that a call did not get.
@@ -38,9 +39,9 @@ pub struct Blocker {
 const NAMED: usize = 3;
 
 impl LockWait {
-    pub(crate) fn new(name: LockName, mode: Mode, limit: Option<Duration>) -> Box<LockWait> {
+    pub(crate) fn new(name: LockName, mode: libtp_lock::Mode, limit: Option<Duration>) -> Box<LockWait> {
         let (object, in_the_way) = (name.to_string(), Vec::new());
-        Box::new(LockWait { name, mode, limit, object, in_the_way })
+        Box::new(LockWait { name, mode: mode.into(), limit, object, in_the_way })
     }
 
     /// Returns the transactions in the way, as a part of a sentence.

@@ -22,7 +22,7 @@ impl Error {
         if let Some(wait) = self.lock_wait_mut() {
             let name = wait.name;
             wait.object = words(env, name);
-            let look = || Ok(in_the_way(&generation.managers, txn, name, wait.mode));
+            let look = || Ok(in_the_way(&generation.managers, txn, name, wait.mode.into()));
             // If the search fails, the error stays without these facts.
             wait.in_the_way = generation.guarded(look).unwrap_or_default();
         }

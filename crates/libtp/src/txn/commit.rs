@@ -163,7 +163,7 @@ impl Txn<'_> {
             Durability::Relaxed => None,
             Durability::Sync | Durability::Rio => make_durable(self.env, &seat, committed, waits_for),
         };
-        session.note_answer(&generation.managers, waits_for);
+        session.note_answer(&generation.managers, waits_for.into());
         // PROTOCOLS D13: checked after the commit record was published.
         let is_given_up =
             generation.managers.region.is_broken() && !planted("libtp: a commit in abandoned memory is answered");
@@ -215,7 +215,7 @@ impl Txn<'_> {
 #[inline(never)]
 fn make_durable(env: &Arc<Inner>, seat: &Seated, committed: Committed, durability: Durability) -> Option<Box<Error>> {
     let Seated { generation, session } = seat;
-    let last = || Ok(session.make_durable(&generation.managers, committed, durability)?);
+    let last = || Ok(session.make_durable(&generation.managers, committed, durability.into())?);
     let waited = match generation.guarded_by(session, last) {
         // The transaction is committed although its session died here: wait until its commit is on disk.
         Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),

@@ -1,10 +1,10 @@
 //! Locks on objects named by the program: the primitive lock calls of LIBTP 3.2.3.
 
-use libtp_lock::{LockName, Mode};
+use libtp_lock::LockName;
 use libtp_record::key_hash::key_hash;
 use libtp_record::lock_names::KIND_APPLICATION;
 
-use crate::{Result, Txn};
+use crate::{Mode, Result, Txn};
 
 fn object(name: &[u8]) -> LockName {
     LockName { space: 0, kind: KIND_APPLICATION, hash: key_hash(name) }
@@ -32,7 +32,7 @@ impl Txn<'_> {
     pub fn lock(&self, name: &[u8], mode: Mode) -> Result<()> {
         self.guarded(|| {
             let (locks, session) = (&self.generation().managers.locks, self.session());
-            Ok(locks.lock(session.session(), session.locker(), object(name), mode, session.wait())?)
+            Ok(locks.lock(session.session(), session.locker(), object(name), mode.into(), session.wait())?)
         })
     }
 
@@ -43,7 +43,7 @@ impl Txn<'_> {
     pub fn lock_downgrade(&self, name: &[u8], mode: Mode) -> Result<()> {
         self.guarded(|| {
             let (locks, session) = (&self.generation().managers.locks, self.session());
-            Ok(locks.downgrade(session.session(), session.locker(), object(name), mode)?)
+            Ok(locks.downgrade(session.session(), session.locker(), object(name), mode.into())?)
         })
     }
 

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use libtp_log::Lsn;
-use libtp_txn::{Committed, Durability, Managers, TxnSession};
+use libtp_txn::{Committed, Managers, TxnSession};
 use rio::{failpoint, planted};
 use vista::{Decision, Member};
 

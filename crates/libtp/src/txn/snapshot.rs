@@ -8,13 +8,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use libtp_process::SessionId;
 use libtp_txn::TxnSession;
 use rio::planted;
 
 use crate::region::generation::{Generation, Seated};
 use crate::region::inner::Inner;
-use crate::{Durability, Env, Error, Result};
+use crate::{Durability, Env, Error, Result, SessionId};
 
 /// The state that was committed at one moment. Reads in a snapshot take no locks: no transaction waits for a snapshot,
 /// and a snapshot waits for no transaction.
@@ -209,7 +208,7 @@ impl Env {
             let tail = managers.log.tail();
             let some = |lsn: libtp_log::Lsn| Some(lsn.raw()).filter(|&lsn| lsn != 0);
             let show = |held: libtp_txn::SnapshotInfo| HeldSnapshot {
-                session: held.session,
+                session: held.session.into(),
                 pid: sessions.iter().find(|session| session.id == held.session).map_or(0, |session| session.pid),
                 since: held.since,
                 lsn: some(held.lsn),
