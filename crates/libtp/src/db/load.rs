@@ -5,7 +5,6 @@
 
 use libtp_lock::Mode;
 use libtp_record::duplicates;
-use libtp_record::Duplicates;
 
 use crate::db::handle::Db;
 use crate::db::multi::Multi;
@@ -13,7 +12,7 @@ use crate::db::sort::{Merge, Sorter};
 use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::Bytes;
 use crate::txn::failure::keep_first;
-use crate::{Durability, Error, Pair, Result, Txn};
+use crate::{Duplicates, Durability, Error, Pair, Result, Txn};
 
 /// The number of records between two progress reports.
 const REPORT_EVERY: u64 = 1024;

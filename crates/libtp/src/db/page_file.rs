@@ -8,7 +8,7 @@ use libtp_txn::ApplicationType;
 use crate::db::opening::{access, open, wrong_kind};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
-use crate::{Env, Error, Result, Txn};
+use crate::{Env, Error, PageLock, Result, Txn};
 
 /// Numbered pages, counted from 0, with the program's own bytes. A program builds access methods from them. The six
 /// steps of LIBTP 4.4, by which a program protects its own access method, are in `examples/protected.rs`.

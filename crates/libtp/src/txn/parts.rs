@@ -9,7 +9,7 @@ use rio::{failpoint, planted};
 use vista::{Decision, Member};
 
 use crate::region::open_segment::OpenSegment;
-use crate::Result;
+use crate::{Durability, Result};
 
 /// The joined segments, as a linked list. Its nodes never move, so a [`Joined`](crate::Joined) can borrow from them.
 #[derive(Default)]
