@@ -176,7 +176,7 @@ mod tests {
         let file = disk.open("log", OpenMode::Create).unwrap();
         file.write_at(&[1; 2 * SECTOR], 0).unwrap();
         file.sync().unwrap();
-        disk.rename("log", "log.1").unwrap();
+        disk.real.rename("log", "log.1").unwrap();
         file.write_at(&[2; 2 * SECTOR], SECTOR as u64).unwrap();
         let look = || read(&home.path().join("files/log.1"));
         assert_eq!(disk.crash(&mut Random::new(1), 0).sectors, 1);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use libtp::{Bytes, Durability, Env, Memory, OpenedBy, Platform, Settings, Survives};
-use libtp_sim::Random;
+use libtp_sim::{LayeredDirectory, Random};
 use libtp_tests::audit::verify_all;
 use libtp_tests::bank::{self, Bank};
 use libtp_tests::losing_disk::{LosingDirectory, Lost};
@@ -32,7 +32,7 @@ fn disk(home: &Path) -> LosingDirectory {
 }
 
 fn open(home: &Path) -> libtp::Result<Env> {
-    let directory = Arc::new(disk(home));
+    let directory = Arc::new(LayeredDirectory(disk(home)));
     let memory = home.join("memory");
     std::fs::create_dir_all(&memory).unwrap();
     let settings = Settings {
