@@ -101,9 +101,15 @@ fn when_memory_and_disk_are_full_opening_reports_it() {
         drop(Env::builder().settings(settings(&memory)).open(&directory).unwrap());
         disk.ballast("ballast", u64::MAX);
         memory.ballast("ballast", u64::MAX);
+        let files = || {
+            let paths = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+            paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let before = files();
         let error = Env::builder().settings(settings(&memory)).open(&directory).unwrap_err();
         assert!(matches!(error, Error::Full { .. }), "{error}");
-        says(&error, &["full", &disk.path().display().to_string()]);
+        says(&error, &["full", "nothing was changed", &disk.path().display().to_string()]);
+        assert!(files() == before, "a file has changed, and: {error}");
         disk.free("ballast");
         Env::builder().settings(settings(&memory)).open(&directory).unwrap();
     });

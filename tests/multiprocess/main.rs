@@ -37,6 +37,7 @@
 //! | `readers` | a reader of a page dies while other sessions wait for the page |
 //! | `snapshots` | snapshots, while other processes write, are killed, and take checkpoints |
 //! | `twice_alone` | all processes die, and the next process dies in its repair |
+//! | `unfinished` | openings that are refused before and after they change the first byte of a file |
 //! | `yardstick` | planted bugs, each of which one of these cases must notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -86,6 +87,7 @@ mod survivors;
 mod together;
 #[cfg(feature = "failpoints")]
 mod twice_alone;
+mod unfinished;
 mod users;
 mod wild;
 #[cfg(feature = "failpoints")]

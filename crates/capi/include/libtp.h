@@ -244,7 +244,9 @@ int tp_env_flush(tp_env *env);
 
 /*
  * Does one round of background work. A program that sets "no_background = true" calls this from time to time, because
- * the library then runs no threads in the program.
+ * the library then runs no threads in the program. Only background work notices that the file of the shared memory was
+ * removed; it then writes the log to disk and has the memory rebuilt. If no process does background work after such a
+ * removal, relaxed commits are lost with the last process.
  */
 int tp_env_background_step(tp_env *env);
 

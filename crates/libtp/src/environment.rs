@@ -280,7 +280,10 @@ impl Env {
         Segment::open(&self.0, path.as_ref(), options)
     }
 
-    /// Does one round of background work, for environments opened with `no_background`.
+    /// Does one round of background work, for environments opened with `no_background`. Only background work notices that
+    /// the file of the shared memory was removed (`rm`, the end of a container): it then writes the log to disk and has
+    /// the memory rebuilt. If no process calls this or has background threads, relaxed commits are lost with the last
+    /// process after such a removal.
     ///
     /// # Errors
     /// Something could not be written; the next round tries again.

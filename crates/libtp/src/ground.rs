@@ -35,3 +35,4 @@ pub(crate) mod progress;
 pub(crate) mod records;
 pub(crate) mod sessions;
 pub(crate) mod settings;
+pub(crate) mod unfinished_opening;

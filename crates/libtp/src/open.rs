@@ -15,5 +15,7 @@ pub(crate) mod platform;
 pub(crate) mod rebuild;
 pub(crate) mod record_types;
 pub(crate) mod rescue;
+pub(crate) mod restart;
+pub(crate) mod trial;
 pub(crate) mod unfinished;
 pub(crate) mod warm_start;

@@ -11,8 +11,9 @@
 //! if the next segment is missing with all its marks. If any needed segment is missing or too short, the log is
 //! refused.
 //!
-//! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`]. In
+//! Invariant: [`look`] changes nothing; every check of the log comes before the first write of [`Look::begin`]. In
 //! between, the caller checks the records that it will redo and undo, so that damage is found before files are changed.
+//! The caller's later steps can still fail (a full disk, a damaged page). Then the error says that recovery was begun.
 //!
 //! If we die before the control file is written, nothing has changed. If we die after that, nothing was appended yet,
 //! and the next restart finds the same end and raises the incarnation again.

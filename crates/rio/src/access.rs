@@ -62,6 +62,25 @@ impl Access {
         }
     }
 
+    /// Makes a file without a name, for these users, in the directory of `path`. Returns `None` if the filesystem has
+    /// no such files.
+    pub(crate) fn create_unnamed(&self, path: &Path) -> Result<Option<File>> {
+        let failed = |source| system(path, "creation", source);
+        let home = path.parent().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let flags = libc::O_TMPFILE | libc::O_CLOEXEC;
+        let made = OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(flags).open(home);
+        // A filesystem that does not know the flag returns `EISDIR`: it takes the call for an opening of the directory.
+        let is_unknown = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR));
+        match made.and_then(above_standard) {
+            Err(error) if is_unknown(&error) => Ok(None),
+            made => {
+                let file = made.map_err(failed)?;
+                self.give(&file).map_err(|source| system(path, "setting the users", source))?;
+                Ok(Some(file))
+            }
+        }
+    }
+
     /// Returns the mode of a file for these users. A user who may not write the directory may not read the file either:
     /// a reader can lock the file and keep other users waiting, and the memory holds the contents of files that the
     /// user may not read.

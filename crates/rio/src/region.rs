@@ -27,6 +27,7 @@ mod remembered;
 mod safe;
 #[cfg(feature = "planted")]
 pub mod simulated_cache;
+mod trial;
 mod unused;
 pub(crate) mod use_lock;
 

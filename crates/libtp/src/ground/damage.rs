@@ -42,6 +42,12 @@ impl Damage {
     pub(crate) fn in_page(file: &str, page: u32, what: &str, message: String) -> Box<Damage> {
         Box::new(Damage { page: Some(page), ..*Damage::in_file(file, what, message) })
     }
+
+    /// Changes the whole message; file, page and fault stay.
+    pub(crate) fn map_message(mut self: Box<Self>, change: impl FnOnce(&str) -> String) -> Box<Damage> {
+        self.message = Some(change(&self.to_string()));
+        self
+    }
 }
 
 impl From<String> for Box<Damage> {

@@ -169,7 +169,8 @@ pub struct Settings {
     /// records.
     pub dump_memory: bool,
     /// Runs no library thread in this process: the program calls `Env::background_step`, or another process does the
-    /// work.
+    /// work. Without either, relaxed commits reach the disk later than the set time, and no process notices that the
+    /// file of the shared memory was removed.
     pub no_background: bool,
     /// Turns off locking and logging (LIBTP 5.1.1, NOTP), to measure the cost of protection. The settings file cannot
     /// set this.

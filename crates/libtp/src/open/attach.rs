@@ -4,9 +4,9 @@
 //!
 //! * no process is attached, and a region of this boot passes its checks: all processes have died. The region is
 //!   **repaired** and used, and nothing is replayed.
-//! * no process is attached, and no region passes the checks: **restart** from the log files. Before that, the good
-//!   part of an old region's log is written to the files, also if the region survived a reboot or another build made it
-//!   (`warm_start.rs`).
+//! * no process is attached, and no region passes the checks: **restart** from the log files (`restart.rs`). Before
+//!   that, the good part of an old region's log is written to the files, also if the region survived a reboot or another
+//!   build made it (`warm_start.rs`).
 //! * other processes are attached: **join** their region. If this process cannot find that region, the opening fails:
 //!   an opening never makes a second region.
 //!
@@ -16,25 +16,20 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
-use libtp_buffer::{BufferManager, Registry};
 use libtp_io::{File, OpenMode};
-use libtp_lock::LockManager;
-use libtp_log::{Control, LogManager, Lsn, Restarted, CONTROL_NAME};
+use libtp_log::{Control, CONTROL_NAME};
 use libtp_process::{ForkMark, ProcessManager};
 use libtp_txn::Managers;
-use rio::{failpoint, planted, Region};
+use rio::{failpoint, Region};
 
 use crate::ground::settings::Settings;
 use crate::open::keep::{self, Keep};
 use crate::open::liveness::{Door, Liveness};
 use crate::open::opening::{identity_of, Attached, Create, Opened, OpenedBy, Opening, Watcher, MOMENT, PATIENCE};
 use crate::open::platform::{reserve_after, Platform, RegionState};
+use crate::open::unfinished;
 use crate::open::warm_start::check_new;
-use crate::open::{record_types, unfinished};
 use crate::{Error, Result};
-
-/// If more restarts than this have followed each other without a checkpoint, the restart takes a checkpoint itself.
-const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
 
 /// Opens the environment. Creates a missing environment if `create` allows this.
 pub(crate) fn open(
@@ -122,10 +117,12 @@ fn open_control(platform: &Platform, settings: &Settings, create: Create<'_>) ->
         // Another process may have made the environment meanwhile.
         return existing()?.ok_or(refused);
     }
-    // `check_new` is called again when the file exists. The identity here serves only this check: no region is made
-    // with it.
+    // Both checks are repeated when the file exists. The identity here serves only these checks: no region is made with
+    // it.
     let nowhere = libtp_io::Identity { device: 0, inode: 0, birth_ns: 0 };
-    check_new(platform, settings, &identity_of(&nowhere, &random_id(), 1))?;
+    let identity = identity_of(&nowhere, &random_id(), 1);
+    check_new(platform, settings, &identity)?;
+    platform.check_memory(&identity, reserve_after(None))?;
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
 }
 
@@ -187,6 +184,7 @@ impl Opening<'_> {
                 if !self.misses_memory(&control) {
                     self.check_new(&identity)?;
                 }
+                self.check_memory(&identity)?;
                 let survived = keep::settle(self.platform, &identity, &self.control_file, self.keep)?;
                 if survived.is_empty() {
                     self.refuse_without_memory(&found, &identity, &control)?;
@@ -241,7 +239,9 @@ impl Opening<'_> {
         unfinished::refuse_others(self.platform)?;
         let log_settings = self.log_settings();
         let control = Control::new(random_id(), &log_settings);
-        self.check_new(&self.identity(file, &control)?)?;
+        let identity = self.identity(file, &control)?;
+        self.check_new(&identity)?;
+        self.check_memory(&identity)?;
         match self.create {
             Create::New => unfinished::begin_creating(self.platform.directory.as_ref())?,
             Create::ToFill(begun) => {
@@ -287,7 +287,7 @@ impl Opening<'_> {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
                 // PROTOCOLS L6: take the region's log first, then give the region up.
                 let rescue = || libtp_log::rescue_ring(region, &self.platform.log_directory, control);
-                self.take_log(region, control, true, rescue)?;
+                self.take_log(region, control, file, true, rescue)?;
                 self.restart(file, OpenedBy::Restarted, 0, watch)
             }
         }
@@ -322,90 +322,6 @@ impl Opening<'_> {
         failpoint("alone: slots not free");
         repair.finish();
         let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(OpenedBy::Repaired) };
-        Ok((managers, opened))
-    }
-
-    pub(crate) fn restart(
-        &self,
-        file: &dyn File,
-        how: OpenedBy,
-        rebuilds: u64,
-        watch: Watcher<'_>,
-    ) -> Result<(Arc<Managers>, Opened)> {
-        // The steps that only read come first: an unusable file is refused before any file is changed.
-        let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
-        let looked = match how {
-            OpenedBy::Created => None,
-            _ => {
-                let looked = libtp_log::look(log, &self.control_file, &log_settings)?;
-                let types = libtp_txn::record_table(record_types::all(), self.applications());
-                libtp_txn::look(&types, looked.files(), looked.control(), looked.end().end)?;
-                Some(looked)
-            }
-        };
-        let environment = self.control_file.read()?.environment_id;
-        let directory = &self.platform.directory;
-        let registry = Registry::new(Arc::clone(directory), environment);
-        if !registry.is_there()? {
-            // An environment of an earlier build has no register. The register is made from the database files below,
-            // so these files are checked here.
-            libtp_record::find_files(directory.as_ref(), &environment)?;
-        }
-        let restarted = match looked {
-            None => Restarted::of_new_log(log, &self.control_file)?,
-            Some(looked) => looked
-                .begin(self.has_lost.get() && !planted("libtp: a death before the report of a loss hides the loss"))?,
-        };
-        self.say_loss();
-        let control = restarted.control;
-        failpoint("restart: log's end found");
-        libtp_record::make_registry(&registry, directory.as_ref(), &environment, control.next_file_id)?;
-        let restored = libtp_record::restore_torn(&registry, directory.as_ref(), &environment)?;
-        failpoint("restart: torn pages mended");
-        let identity = self.identity(file, &control)?;
-        let region = self.platform.make_region(&identity, self.reserve.get())?;
-        let lasting = self.platform.lasting(&region, self.settings.region_survives);
-        region.set_lasting(lasting);
-        failpoint("restart: region made");
-        ProcessManager::init(&region)?;
-        LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
-        libtp_log::note_lasting(&region, lasting);
-        LockManager::init(&region)?;
-        BufferManager::init(&region, &self.buffer_settings(&region))?;
-        failpoint("restart: managers made");
-        let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
-        Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
-        let managers = self.attach(&region, &control)?;
-        if restored.kept > 0 {
-            managers.buffers.note_kept_images();
-        }
-        let txn = managers.join()?;
-        failpoint("restart: joined");
-        let done = libtp_txn::restart(&managers, &txn, checkpoint, control.oldest, watch)?;
-        failpoint("restart: replayed");
-        libtp_record::after_restart(&managers, &txn)?;
-        let since_checkpoint =
-            control.incarnations.list().iter().filter(|generation| generation.start > control.checkpoint).count();
-        if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
-            // A restart reads the log from the last checkpoint on. Without a new checkpoint, each restart would read
-            // more.
-            managers.checkpoint(&txn)?;
-        }
-        managers.leave(txn);
-        managers.processes.set_rebuild_count(rebuilds);
-        failpoint("restart: session left, region not ready");
-        self.set_ready(&region, lasting)?;
-        // The note of a clean close may be outdated: the process that closed the environment may have died before it
-        // removed the memory, and other processes may have used that memory since.
-        let has_work = done.redone != 0 || done.undone != 0;
-        let how = if how == OpenedBy::Clean && has_work { OpenedBy::Restarted } else { how };
-        let opened = Opened {
-            log_bytes: done.end.since(done.redo_from),
-            redone: done.redone,
-            undone: done.undone,
-            mended: restored.mended as u64,
-            ..self.opened(how)
-        };
         Ok((managers, opened))
     }
 }

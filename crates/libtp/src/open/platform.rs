@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// The default directory of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// A filesystem with less free room than this is not used for shared memory (a container's 64 MiB would soon be full).
-const ROOM_MIN: u64 = 96 << 20;
+pub(super) const ROOM_MIN: u64 = 96 << 20;
 /// The region's name in the environment's own directory.
 pub(crate) const REGION_NAME: &str = "region";
 /// Address space reserved for a region: the limit of its growth.
@@ -426,17 +426,14 @@ impl Platform {
 
     fn remove(&self, path: &Path) -> Result<()> {
         match rio::remove_region(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                let what = format!("the file {} has the name of its shared memory and cannot be removed: {error}. Remove it, or ask its owner to remove it", path.display());
-                Err(Error::Environment { environment: self.path.clone(), what })
-            }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.not_removable(path, &error)),
             _ => Ok(()),
         }
     }
 
     /// Returns the name of the region. A copy of an environment has the environment's id, but another control file: the
     /// copy gets a region of its own (PROTOCOLS F1).
-    fn region_name(&self, home: &Path, identity: &Identity) -> String {
+    pub(super) fn region_name(&self, home: &Path, identity: &Identity) -> String {
         if home == self.path {
             return REGION_NAME.into();
         }
@@ -444,7 +441,7 @@ impl Platform {
     }
 
     /// Returns the rights for the shared memory: the same as for the directory.
-    fn access(&self) -> Result<Access> {
+    pub(super) fn access(&self) -> Result<Access> {
         Access::of_directory(&self.path).map_err(|error| {
             let what = format!("the owner and mode of the directory cannot be read: {error}. Give this user the right to read the directory");
             Error::Environment { environment: self.path.clone(), what }
@@ -540,7 +537,7 @@ fn has_room(home: &Path) -> bool {
 }
 
 /// Returns the number of free bytes on the filesystem of a directory.
-fn free_bytes(home: &Path) -> Option<u64> {
+pub(super) fn free_bytes(home: &Path) -> Option<u64> {
     rustix::fs::statvfs(home).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 

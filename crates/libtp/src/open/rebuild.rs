@@ -65,7 +65,7 @@ impl Opening<'_> {
             None => libtp_log::rescue_ring(broken, directory, control),
         };
         let is_lost = planted("libtp: a rebuild drops the log in memory");
-        if let Some(taken) = self.take_log(broken, control, true, || if is_lost { Ok(None) } else { rescue() })? {
+        if let Some(taken) = self.take_log(broken, control, file, true, || if is_lost { Ok(None) } else { rescue() })? {
             taken.warn_of_loss();
         }
         failpoint("rebuild: ring rescued, log not restarted");

@@ -7,6 +7,7 @@
 //!
 //! If we die here: the next opening starts over. Log already written to the files stays there.
 
+use libtp_io::File;
 use libtp_log::{Control, Lsn, Rescued};
 use libtp_txn::Managers;
 use rio::{planted, Region};
@@ -31,14 +32,18 @@ impl Opening<'_> {
     /// `is_current` states that the data of the other managers are up to date, too.
     ///
     /// # Errors
-    /// `Environment` if the user must decide; errors of the files: the region is unchanged then.
+    /// `Environment` if the user must decide; the errors of `check_memory`, and errors of the files: the region is
+    /// unchanged then.
     pub(crate) fn take_log(
         &self,
         region: &Region,
         control: &Control,
+        file: &dyn File,
         is_current: bool,
         rescue: impl FnOnce() -> libtp_log::Result<Option<Rescued>>,
     ) -> Result<Option<Taken>> {
+        // The restart that follows makes a region, and this call changes the log files.
+        self.check_memory(&self.identity(file, control)?)?;
         let keep = self.keep.filter(|_| !planted("libtp: the choice between memory and files is ignored"));
         let rescued = match (read(rescue).unwrap_or(Ok(None)), keep) {
             // PROTOCOLS F1: a backup was restored while the region existed, and the user has decided.

@@ -56,7 +56,7 @@ impl Opening<'_> {
             true => Ok(None),
             false => libtp_log::rescue_survivor(region, &self.platform.log_directory, control),
         };
-        self.take_log(region, control, is_current(region), rescue)?;
+        self.take_log(region, control, file, is_current(region), rescue)?;
         failpoint("warm start: tail in the files, log not restarted");
         self.restart(file, how, 0, watch)
     }

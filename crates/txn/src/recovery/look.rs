@@ -3,7 +3,8 @@
 //!
 //! Redo and undo read the records from the redo point on, and undo reads further back, along the chain of each loser.
 //! If a record is damaged, or has a type that this process does not know, the opening is refused here. Faults that are
-//! not in the log (a full disk, a damaged page) can still end the restart later.
+//! not in the log (a full disk, a damaged page) can still end the restart later. The error then says that recovery was
+//! begun (docs/reliability.md).
 
 use libtp_log::{Control, LogFiles, Lsn, RecordRef};
 use rio::planted;
