@@ -76,6 +76,26 @@ fn serve(directory: &std::path::Path, number: u64) -> libtp::Result<()> {
     Ok(())
 }
 
+/// Tries every call that copies the value of a key, and a load of other values. Returns the calls and their errors.
+fn copies(env: &Env, table: &Db, key: &[u8]) -> libtp::Result<String> {
+    let (loaded, value, snapshot) = (env.btree("loaded")?, vec![7; 10 << 20], env.snapshot()?);
+    let tries: Vec<(&str, libtp::Result<()>)> = vec![
+        ("get", env.run(|txn| table.get(txn, key).map(drop))),
+        ("get_with", env.run(|txn| table.get_with(txn, key, |_| ()).map(drop))),
+        ("get_for_update", env.run(|txn| table.get_for_update(txn, key).map(drop))),
+        ("get_many", env.run(|txn| table.get_many(txn, &[key]).map(drop))),
+        ("update", env.run(|txn| table.update(txn, key, |_| ()).map(drop))),
+        ("cursor", env.run(|txn| table.cursor(txn).last().map(drop))),
+        ("snapshot", table.get(&snapshot, key).map(drop)),
+        ("load", loaded.load(&libtp::Load::unsorted(), [(key, &value)]).map(drop)),
+    ];
+    let tries = tries.into_iter().map(|(call, tried)| match tried {
+        Ok(()) => format!("{call}: done"),
+        Err(error) => format!("{call}: {error}"),
+    });
+    Ok(tries.collect::<Vec<_>>().join(" | "))
+}
+
 /// Obeys one order; `None` ends the child.
 fn obey<'e>(
     env: &'e Env,
@@ -120,6 +140,7 @@ fn obey<'e>(
         (["pass-on"], Some(_)) => running.take().expect("the pattern says so").detach()?.to_string(),
         (["take-over", word], None) => take_over(env, running, word)?.into(),
         (["region"], _) => env.stats()?.region,
+        (["copies", key], None) => copies(env, table, key.as_bytes())?,
         (["count-waits"], _) => env.waits_for()?.len().to_string(),
         (["index-by-town-slowly"], None) => {
             let once = std::sync::Once::new();

@@ -76,6 +76,37 @@ fn a_process_can_work_under_any_limit_of_its_address_space() {
     }
 }
 
+/// Sets the address space of a process: `more` bytes more than it has now, or no limit.
+fn limit_address_space(member: &Member, more: Option<u64>) {
+    let used = std::fs::read_to_string(format!("/proc/{}/statm", member.kernel_pid().as_raw_nonzero())).unwrap();
+    let pages: u64 = used.split_whitespace().next().unwrap().parse().unwrap();
+    let current = more.map(|more| pages * rustix::param::page_size() as u64 + more);
+    prlimit(Some(member.kernel_pid()), Resource::As, Rlimit { current, maximum: None }).unwrap();
+}
+
+#[test]
+fn a_value_for_which_a_process_has_no_memory_is_an_error_and_the_process_continues() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
+    env.run(|txn| table.put(txn, b"long", &vec![7; 40 << 20])).unwrap();
+    let mut one = Member::start(directory.path(), 1);
+    limit_address_space(&one, Some(24 << 20));
+    let tried = one.ask("copies long");
+    for call in tried.split(" | ") {
+        let is_refused = call.contains("the memory of this process is full") && call.contains("ulimit -v");
+        assert!(is_refused && call.contains("nothing was changed"), "{call}");
+    }
+    assert_eq!(tried.split(" | ").count(), 8, "{tried}");
+    assert_eq!(one.ask("get key"), "value");
+    limit_address_space(&one, None);
+    let tried = one.ask("copies long");
+    assert!(tried.split(" | ").all(|call| call.ends_with(": done")), "{tried}");
+    one.leave();
+    assert_eq!(env.run(|txn| table.get(txn, b"long")).unwrap(), Some(vec![7; 40 << 20]));
+}
+
 #[test]
 fn without_a_setting_pages_take_half_of_the_room_for_shared_memory() {
     alone("limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory", || {

@@ -78,6 +78,17 @@ pub(crate) struct Trouble {
 
 pub(crate) type Outcome<T> = Result<T, Trouble>;
 
+/// Returns a copy of bytes whose number the program has chosen.
+pub(crate) fn copied(bytes: &[u8]) -> Outcome<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| {
+        let count = bytes.len();
+        Trouble::full(&format!("this process has no memory for a copy of {count} bytes; nothing was changed by this call. Raise the limit of its memory (`ulimit -v`), or use shorter values"))
+    })?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 impl Trouble {
     fn new(code: c_int, text: String) -> Trouble {
         Trouble { code, text: Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default()) }

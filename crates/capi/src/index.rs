@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 
 use libtp::{Index, IndexCursor, IndexKeys, Snapshot, Txn};
 
-use crate::answer::{c_call, reason, refuse_with, Trouble, TP_OK};
+use crate::answer::{c_call, copied, reason, refuse_with, Trouble, TP_OK};
 use crate::arguments::{given, lines, Fill, In, Out, Text};
 use crate::database::{found, KeyedDatabase, USERS};
 use crate::handles::{kind, Handle};
@@ -66,7 +66,8 @@ fn called(function: Function, argument: *mut c_void) -> impl Fn(&[u8], &[u8], &m
 #[no_mangle]
 pub extern "C" fn tp_index_add(keys: Handle<Added>, key: In, key_size: usize) -> c_int {
     c_call("tp_index_add", || {
-        keys.hold()?.0.push(key.bytes("a key", key_size)?.to_vec());
+        let key = copied(key.bytes("a key", key_size)?)?;
+        keys.hold()?.0.push(key);
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 
 use libtp::{Bytes, Compaction, Load, Pair, Progress};
 
-use crate::answer::{c_call, Outcome, Trouble, TP_NOTFOUND, TP_OK};
+use crate::answer::{c_call, copied, Outcome, Trouble, TP_NOTFOUND, TP_OK};
 use crate::arguments::{given, In, Out};
 use crate::database::KeyedDatabase;
 use crate::handles::Handle;
@@ -40,12 +40,12 @@ impl Iterator for Source {
 
     fn next(&mut self) -> Option<Outcome<Pair>> {
         let mut lent = LentPair { key: In::NULL, key_size: 0, value: In::NULL, value_size: 0 };
-        let copied = |lent: &LentPair| {
+        let pair = |lent: &LentPair| {
             let (key, value) = (lent.key.bytes("a key", lent.key_size)?, lent.value.bytes("a value", lent.value_size)?);
-            Ok((key.to_vec(), value.to_vec()))
+            Ok((copied(key)?, copied(value)?))
         };
         match (self.next)(&mut lent, self.argument) {
-            TP_OK => Some(copied(&lent)),
+            TP_OK => Some(pair(&lent)),
             TP_NOTFOUND => None,
             code => Some(Err(Trouble::of_the_program(code, "nothing was loaded"))),
         }

@@ -12,11 +12,15 @@
 //! could not decode the keys. `type=libtp_pages` is a file of pages; each pair is the number of a page and the page's
 //! bytes. docs/formats/dump.md has all details.
 
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 
 use crate::dump_header::{DumpType, Header, HeaderLines};
 use crate::dump_spelling::from_print;
 use crate::hexadecimal::from_hex;
+use crate::room::make_room;
+
+/// The number of bytes of a line that are read at a time.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A fault of a dump.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +118,7 @@ impl<R: BufRead> Reader<R> {
         let Some(length) = self.header.record_bytes.filter(|&length| length != record.len()) else { return Ok(record) };
         match self.header.pad {
             Some(pad) if record.len() < length => {
+                make_room(&mut record, length - record.len()).map_err(|what| self.wrong(what))?;
                 record.resize(length, pad);
                 Ok(record)
             }
@@ -177,7 +182,7 @@ impl<R: BufRead> Reader<R> {
     fn next_line(&mut self) -> Result<(), DumpError> {
         self.text.clear();
         self.line += 1;
-        if self.input.read_until(b'\n', &mut self.text)? == 0 {
+        if self.read_to_newline()? == 0 {
             return Err(self.wrong("the dump ends before DATA=END, so it is incomplete".into()));
         }
         if self.text.last() == Some(&b'\n') {
@@ -196,6 +201,18 @@ impl<R: BufRead> Reader<R> {
             self.text.pop();
         }
         Ok(())
+    }
+
+    /// Appends the input up to the next newline to `text`. Returns the number of bytes.
+    fn read_to_newline(&mut self) -> Result<usize, DumpError> {
+        loop {
+            // The room for the piece is made here, because `read_until` aborts the process if there is no memory.
+            make_room(&mut self.text, PIECE_BYTES).map_err(|what| self.wrong(what))?;
+            let read = self.input.by_ref().take(PIECE_BYTES as u64).read_until(b'\n', &mut self.text)?;
+            if read < PIECE_BYTES || self.text.last() == Some(&b'\n') {
+                return Ok(self.text.len());
+            }
+        }
     }
 
     /// Returns an error about the line that was read last.

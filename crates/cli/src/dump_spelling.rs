@@ -1,13 +1,15 @@
 //! The printable spelling of a dump's bytes.
 
 use crate::hexadecimal::byte_of;
+use crate::room::make_room;
 
 /// Returns the bytes that `spelled` stands for in `format=print`.
 ///
 /// # Errors
 /// A message about the fault of the spelling.
 pub fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(spelled.len());
+    let mut bytes = Vec::new();
+    make_room(&mut bytes, spelled.len())?;
     let mut rest = spelled;
     while let Some((&letter, after)) = rest.split_first() {
         rest = after;

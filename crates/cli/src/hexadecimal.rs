@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::room::make_room;
+
 /// Returns two hexadecimal digits for each byte.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
@@ -15,7 +17,12 @@ pub fn from_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
     if digits.len() % 2 != 0 {
         return Err("the number of hexadecimal digits is odd; write two digits for each byte".to_string());
     }
-    digits.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
+    let mut bytes = Vec::new();
+    make_room(&mut bytes, digits.len() / 2)?;
+    for pair in digits.chunks_exact(2) {
+        bytes.push(byte_of(pair[0], pair[1])?);
+    }
+    Ok(bytes)
 }
 
 /// Converts two hexadecimal digits to a byte.

@@ -70,6 +70,7 @@ mod load_target;
 mod lock_names;
 mod program_beside;
 mod records;
+mod room;
 mod shell_command;
 mod shell_session;
 mod spelling;

@@ -171,6 +171,24 @@ fn a_dump_that_cannot_be_loaded_is_refused_before_anything_is_made() {
     assert_eq!(tp("scan", &there, &["y"]).text(), "1\tone\n3\ttwo\n");
 }
 
+/// The line is a hole in the file, which takes no room on the disk.
+#[test]
+fn a_line_for_which_memory_is_missing_is_refused_before_anything_is_made() {
+    let place = tempdir().unwrap();
+    let (env, path) = (place.path().join("env"), place.path().join("dump"));
+    std::fs::write(&path, "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n key\n ").unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(600 << 20).unwrap();
+    let mut load = Command::new("sh");
+    load.args(["-c", "ulimit -v 400000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tp"), "load", "--env"]);
+    load.arg(&env).arg("lines").arg(&path).env_remove("TP_ENV");
+    let message = tp::run(load, b"");
+    let refused = message.refused(1);
+    for word in ["line 6", "no memory", "ulimit -v", "nothing was loaded"] {
+        assert!(refused.contains(word), "{refused}");
+    }
+    assert!(!env.exists());
+}
+
 /// A load into a new environment is killed. Then every command refuses the incomplete environment until it is removed,
 /// and names that remedy.
 #[test]

@@ -9,6 +9,7 @@ use libtp_buffer::ExclusivePage;
 
 use crate::btree::change::{Outcome, Policy};
 use crate::btree::verify::Verified;
+use crate::copies::append_copy;
 use crate::database::{Granularity, Method};
 use crate::hash::put::ChangedBucket;
 use crate::link::Link;
@@ -45,7 +46,7 @@ impl<'a> Access<'a> {
     pub fn get_copied<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let txn = self.pages.change.txn;
         let mut value = txn.take_spare();
-        let found = self.get(key, |stored| value.extend_from_slice(stored))?;
+        let found = self.get(key, |stored| append_copy(&mut value, stored))?.transpose()?;
         let result = found.map(|()| read(&value));
         txn.give_spare(value);
         Ok(result)
@@ -104,7 +105,7 @@ impl<'a> Access<'a> {
         let txn = self.pages.change.txn;
         let mut value = txn.take_spare();
         let mut place = None;
-        let found = self.get_to_change(key, &mut place, |stored| value.extend_from_slice(stored))?;
+        let found = self.get_to_change(key, &mut place, |stored| append_copy(&mut value, stored))?.transpose()?;
         let result = match found {
             None => None,
             Some(()) => {

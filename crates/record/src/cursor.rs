@@ -7,6 +7,7 @@
 
 use rio::planted;
 
+use crate::copies::copy_of;
 use crate::Result;
 
 /// A cursor's walk through the records of one access method. If a call fails or finds no record, the walk stays on its
@@ -107,8 +108,9 @@ impl<W: Walk> Cursor<W> {
         (self.place == Place::On).then(|| self.walk.record())
     }
 
-    fn found(&self, found: bool) -> Option<(W::OwnedKey, Vec<u8>)> {
-        self.record().filter(|_| found).map(|(key, value)| (W::owned(key), value.to_vec()))
+    fn found(&self, found: bool) -> Found<W> {
+        let copied = |(key, value)| copy_of(value).map(|value| (W::owned(key), value));
+        self.record().filter(|_| found).map(copied).transpose()
     }
 
     /// Notes the outcome of a search.
@@ -135,7 +137,7 @@ impl<W: Walk> Cursor<W> {
     /// As [`Walk::go_first`].
     pub fn first(&mut self) -> Found<W> {
         let found = self.move_first()?;
-        Ok(self.found(found))
+        self.found(found)
     }
 
     /// Goes to the next record, or to the first if the cursor has no place yet. Returns the record.
@@ -144,7 +146,7 @@ impl<W: Walk> Cursor<W> {
     /// As [`Walk::go_first`].
     pub fn next(&mut self) -> Found<W> {
         let found = self.move_next()?;
-        Ok(self.found(found))
+        self.found(found)
     }
 
     /// Goes to the first record after a key, and returns it. The key need not exist.
@@ -154,7 +156,7 @@ impl<W: Walk> Cursor<W> {
     pub fn seek_after(&mut self, key: W::Key<'_>) -> Found<W> {
         let found = self.walk.move_after(key)?;
         let found = self.note_search(found);
-        Ok(self.found(found))
+        self.found(found)
     }
 
     /// Goes to the first record, for [`Cursor::record`]. Returns false if there is no record.
@@ -190,7 +192,7 @@ impl<W: BothWays> Cursor<W> {
     pub fn last(&mut self) -> Found<W> {
         let found = self.walk.go_last()?;
         let found = self.note_search(found);
-        Ok(self.found(found))
+        self.found(found)
     }
 
     /// Goes to the first record whose key is not below `key`, and returns it.
@@ -199,7 +201,7 @@ impl<W: BothWays> Cursor<W> {
     /// As [`Walk::move_after`].
     pub fn seek(&mut self, key: W::Key<'_>) -> Found<W> {
         let found = self.move_to(key)?;
-        Ok(self.found(found))
+        self.found(found)
     }
 
     /// Goes to the previous record, or to the last if the cursor has no place yet. Returns the record.
@@ -213,7 +215,7 @@ impl<W: BothWays> Cursor<W> {
             Place::BelowAll => false,
         };
         let found = self.note_step(found, Place::BelowAll);
-        Ok(self.found(found))
+        self.found(found)
     }
 
     /// Goes to the first record whose key is not below `key`. Returns false if there is no such record.

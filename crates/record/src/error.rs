@@ -64,6 +64,12 @@ pub enum Error {
         /// The longest value, in bytes.
         limit: u64,
     },
+    /// This process can take no more memory.
+    #[error("this process has no memory for a copy of {bytes} bytes; nothing was changed by this call. Raise the limit of its memory (RLIMIT_AS, `ulimit -v`), or store long values in several parts")]
+    NoMemory {
+        /// The bytes of the copy.
+        bytes: usize,
+    },
     /// A record whose length differs from the length of the file's records.
     #[error("a record of {bytes} bytes cannot be stored: all records of {database} have {expected} bytes; nothing was changed; give a record of {expected} bytes")]
     RecordLength {

@@ -30,6 +30,7 @@ mod access;
 pub mod btree;
 pub mod changed;
 mod copied_file;
+pub mod copies;
 mod cursor;
 pub mod database;
 pub mod duplicates;

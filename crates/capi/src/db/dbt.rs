@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use crate::db::refusal::{Answer, Refusal};
+use crate::db::refusal::{copied, Answer, Refusal};
 
 /// `DBT`.
 #[repr(C)]
@@ -40,7 +40,7 @@ impl DbtPointer {
                 Err(Refusal::invalid(format!("{what} of {size} bytes was given, more than any memory has")))
             }
             // SAFETY: C promises that `size` bytes are there, and that no thread changes them during the call.
-            (false, size) => Ok(unsafe { std::slice::from_raw_parts(dbt.data.cast::<u8>(), size) }.to_vec()),
+            (false, size) => copied(unsafe { std::slice::from_raw_parts(dbt.data.cast::<u8>(), size) }),
         }
     }
 

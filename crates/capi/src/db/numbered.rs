@@ -9,7 +9,7 @@ use crate::db::flags::{
     check_none, unknown, R_CURSOR, R_FIRST, R_IAFTER, R_IBEFORE, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_RECNOSYNC,
     R_SETCURSOR,
 };
-use crate::db::refusal::{Answer, Refusal};
+use crate::db::refusal::{make_room, Answer, Refusal};
 
 /// The goal of a cursor step.
 #[derive(Clone, Copy)]
@@ -77,6 +77,7 @@ impl Length {
                 );
                 return Err(Refusal::invalid(what));
             }
+            make_room(&mut record, bytes - record.len())?;
             record.resize(bytes, pad);
         }
         Ok(record)

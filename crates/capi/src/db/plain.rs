@@ -10,7 +10,7 @@ use std::ops::Bound;
 
 use crate::db::keyed::{Found, Pairs, Place, SeekTo};
 use crate::db::plain_file::{Frame, PlainFile};
-use crate::db::refusal::{Answer, Refusal};
+use crate::db::refusal::{copied, Answer, Refusal};
 use crate::db::rule::{Entry, Rule};
 
 /// The length of a pair's number, in bytes. A place is the pair's number and then its key.
@@ -108,7 +108,7 @@ fn place(key: &[u8], number: u64) -> Place {
 
 impl Pairs for Plain {
     fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>> {
-        Ok(self.first_of(key).map(|(_, value)| value.to_vec()))
+        self.first_of(key).map(|(_, value)| copied(value)).transpose()
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>> {
@@ -165,11 +165,11 @@ impl Pairs for Plain {
             }
             SeekTo::Before(place) => self.pairs.range(..self.entry(place)?).next_back(),
         };
-        Ok(found.map(|(entry, value)| Found {
-            place: place(&entry.key, entry.number),
-            key: entry.key.to_vec(),
-            value: value.to_vec(),
-        }))
+        let lent = |(entry, value): (&Entry, &_)| {
+            let (key, value) = (copied(&entry.key)?, copied(value)?);
+            Ok(Found { place: place(&entry.key, entry.number), key, value })
+        };
+        found.map(lent).transpose()
     }
 
     fn sync(&mut self) -> Answer<()> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use crate::db::alone::Alone;
-use crate::db::refusal::{Answer, Refusal};
+use crate::db::refusal::{make_room, Answer, Refusal};
 
 // format: begin
 const MAGIC: [u8; 8] = *b"libtp db";
@@ -227,6 +227,8 @@ impl PlainFile {
             if bytes as u64 > slot.end - at {
                 return Err(damaged());
             }
+            rest.clear();
+            make_room(&mut rest, bytes)?;
             rest.resize(bytes, 0);
             from.read_exact(&mut rest).map_err(|_| damaged())?;
             if u32_at(&head, 0) != crc32c::crc32c_append(crc32c::crc32c(&head[4..]), &rest) {

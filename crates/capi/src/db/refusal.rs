@@ -40,6 +40,22 @@ impl Refusal {
     }
 }
 
+/// Returns a copy of bytes whose number the program or a file has chosen.
+pub(crate) fn copied(bytes: &[u8]) -> Answer<Vec<u8>> {
+    let mut copy = Vec::new();
+    make_room(&mut copy, bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
+/// Makes room for exactly `bytes` more bytes.
+pub(crate) fn make_room(to: &mut Vec<u8>, bytes: usize) -> Answer<()> {
+    to.try_reserve_exact(bytes).map_err(|_| {
+        let what = format!("this process has no memory for {bytes} bytes more; nothing was changed by this call. Raise the limit of its memory (`ulimit -v`), or use shorter records");
+        Refusal::new(libc::ENOMEM, what)
+    })
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let errno = match &error {

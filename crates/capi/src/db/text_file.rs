@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::db::keyed::{self, Pairs};
 use crate::db::numbered::{CursorPlace, Length, Records, SeekTo, When};
 use crate::db::plain::Plain;
-use crate::db::refusal::{Answer, Refusal};
+use crate::db::refusal::{copied, Answer, Refusal};
 
 /// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
@@ -189,7 +189,7 @@ fn index(number: u32) -> usize {
 
 impl Records for TextFile {
     fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>> {
-        Ok(self.records.get(index(number)).map(|record| record.to_vec()))
+        self.records.get(index(number)).map(|record| copied(record)).transpose()
     }
 
     fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool> {
@@ -200,11 +200,18 @@ impl Records for TextFile {
         self.records.try_reserve(more).map_err(|_| {
             Refusal::new(libc::ENOMEM, format!("there is no memory for {more} more records; nothing was changed"))
         })?;
-        self.change();
-        let filler = self.length.filler();
+        let record = copied(record)?;
+        let (before, filler) = (self.records.len(), self.length.filler());
         while self.records.len() < number as usize {
-            self.records.push(filler.as_slice().into());
+            match copied(&filler) {
+                Ok(filler) => self.records.push(filler.into()),
+                Err(refused) => {
+                    self.records.truncate(before);
+                    return Err(refused);
+                }
+            }
         }
+        self.change();
         self.records[index(number)] = record.into();
         if when == When::WithCursor {
             self.cursor = CursorPlace::On(number);
@@ -216,6 +223,7 @@ impl Records for TextFile {
         if number > self.count()? {
             return self.put(number, record, When::Always).map(|_| ());
         }
+        let record = copied(record)?;
         self.change();
         self.records.insert(index(number), record.into());
         self.cursor.inserted(number);

@@ -1,5 +1,6 @@
 //! Cursors: places in a database that move both ways.
 
+use libtp_record::copies::copy_of;
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// A call that fails leaves the cursor in its place. A call that finds nothing also leaves the cursor in its place,
 /// with two exceptions: [`Cursor::next`] then moves the cursor after the last record, and [`Cursor::prev`] moves the
 /// cursor before the first record. When the record under a cursor is removed, the cursor is between the neighbours of
-/// that record. This holds for every kind of cursor.
+/// that record. This holds for every kind of cursor. One failure moves the cursor: if the process has no memory for a
+/// copy of the value (`Full`), the cursor is on the record whose value was not copied.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -200,7 +202,7 @@ impl<'t> Cursor<'t> {
     pub fn next(&mut self) -> Result<Option<Pair>> {
         let is_there = self.advance()?;
         let pair = self.shown().filter(|_| is_there);
-        Ok(pair.map(|(key, value)| (self.known(key), value.to_vec())))
+        Ok(pair.map(|(key, value)| copy_of(value).map(|value| (self.known(key), value))).transpose()?)
     }
 
     /// Calls `visit` with the next pair, as [`Cursor::next`] finds it, and with each further pair, until `visit` breaks

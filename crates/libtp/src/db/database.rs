@@ -1,5 +1,6 @@
 //! The calls of [`Db`], a B-tree or a hash file, and of [`Recno`], records by number.
 
+use libtp_record::copies::copy_of;
 use libtp_record::{Access, KeyRange};
 
 use crate::db::cursor::{Cursor, RecnoCursor};
@@ -15,7 +16,7 @@ impl Db {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Length`, `Corrupt`, `Io`.
     pub fn get(&self, reader: &impl Reader, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        reader.read(self, self.stored(key, &mut Vec::new()), <[u8]>::to_vec)
+        Ok(reader.read(self, self.stored(key, &mut Vec::new()), copy_of)?.transpose()?)
     }
 
     /// Calls `read` with the value of a key, in memory that is lent for the call. Returns `None` if the key is missing.
@@ -34,7 +35,7 @@ impl Db {
     pub fn get_for_update(&self, txn: &Txn<'_>, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        txn.guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
+        txn.guarded(|| Ok(self.access(txn).get_for_update(key, copy_of)?.transpose()?))
             .map_err(|error| self.about(error, key))
     }
 
@@ -142,8 +143,8 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
-        let found = txn.guarded(|| Ok(self.access(txn).get_linked(link.0, copied)?))?;
+        let copied = |key: &[u8], value: &[u8]| copy_of(value).map(|value| (key.to_vec(), value));
+        let found = txn.guarded(|| Ok(self.access(txn).get_linked(link.0, copied)?.transpose()?))?;
         // The program's own function decodes the key here, where no page is latched.
         Ok(found.map(|(stored, value)| (self.known(&stored), value)))
     }

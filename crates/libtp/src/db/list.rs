@@ -3,6 +3,7 @@
 //! Paper: none; db(3)'s `DB_RECNO`. `record/list` implements the structure; this module adds locks and a savepoint: a
 //! change of a list is several changes of entries, and if one of these changes fails, the earlier changes are undone.
 
+use libtp_record::copies::copy_of;
 use std::sync::Arc;
 
 use libtp_record::list::entries::TextNotes;
@@ -88,7 +89,7 @@ impl List {
     /// # Errors
     /// As [`List::count`].
     pub fn get_for_update(&self, txn: &Txn<'_>, number: u64) -> Result<Option<Vec<u8>>> {
-        txn.guarded(|| Ok(self.tree.access(txn).list_get_for_update(number, <[u8]>::to_vec)?))
+        txn.guarded(|| Ok(self.tree.access(txn).list_get_for_update(number, copy_of)?.transpose()?))
     }
 
     /// Replaces the record with that number. If the number is higher than the last record's number, empty records fill

@@ -4,6 +4,7 @@
 //! (`record/btree/load.rs`). Unsorted records are sorted first (`sort.rs`). See docs/design/0014-bulk-load.md.
 
 use libtp_lock::Mode;
+use libtp_record::copies::copy_of;
 use libtp_record::duplicates;
 
 use crate::db::handle::Db;
@@ -87,7 +88,7 @@ impl Db {
         how: &Load,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        let pairs = pairs.into_iter().map(|(key, value)| Ok((key.as_ref().to_vec(), value.as_ref().to_vec())));
+        let pairs = pairs.into_iter().map(|(key, value)| Ok((copy_of(key.as_ref())?, copy_of(value.as_ref())?)));
         self.try_load(how, pairs, &mut |_| {})
     }
 
@@ -119,7 +120,7 @@ impl Multi {
         how: &Load,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        let pairs = pairs.into_iter().map(|(key, value)| Ok((key.as_ref().to_vec(), value.as_ref().to_vec())));
+        let pairs = pairs.into_iter().map(|(key, value)| Ok((copy_of(key.as_ref())?, copy_of(value.as_ref())?)));
         self.try_load(how, pairs, &mut |_| {})
     }
 

@@ -2,6 +2,7 @@
 
 use crate::db::handle::Db;
 use crate::{Reader, Result};
+use libtp_record::copies::copy_of;
 
 impl Db {
     /// Returns the values of several keys, in the order of the keys in the call: the result of [`Db::get`] for each of
@@ -24,7 +25,8 @@ impl Db {
     /// # Errors
     /// As [`Db::get`].
     pub fn get_many(&self, reader: &impl Reader, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>> {
-        let mut found = vec![None; keys.len()];
+        let mut found: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
+        let mut refused = None;
         let encoded: Vec<Vec<u8>> = match self.order() {
             None => Vec::new(),
             Some(_) => keys.iter().map(|key| self.stored_key(key.as_ref().to_vec())).collect(),
@@ -33,8 +35,11 @@ impl Db {
             None => keys.iter().map(AsRef::as_ref).collect(),
             Some(_) => encoded.iter().map(Vec::as_slice).collect(),
         };
-        reader.read_many(self, &stored, |nth, value| found[nth] = Some(value.to_vec()))?;
-        Ok(found)
+        reader.read_many(self, &stored, |nth, value| match copy_of(value) {
+            Ok(value) => found[nth] = Some(value),
+            Err(error) => refused = Some(error),
+        })?;
+        refused.map_or(Ok(found), |error| Err(error.into()))
     }
 
     /// Asks the processor to bring the memory of a key's record into its cache. Call it for a key that the program will

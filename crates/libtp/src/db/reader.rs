@@ -1,6 +1,7 @@
 //! The readers of databases: transactions and snapshots.
 
 use libtp_buffer::FileId;
+use libtp_record::copies::{append_copy, copy_of};
 use libtp_record::list::{Now, Seen};
 use libtp_record::{KeyRange, Listed, Stretch};
 
@@ -105,7 +106,7 @@ impl Reader for Txn<'_> {
     }
 
     fn list_get(&self, tree: &Db, number: u64) -> Result<Option<Vec<u8>>> {
-        self.guarded(|| Ok(tree.access(self).list_get(number, <[u8]>::to_vec)?))
+        self.guarded(|| Ok(tree.access(self).list_get(number, copy_of)?.transpose()?))
     }
 
     fn list_stretch(&self, tree: &Db, number: u64) -> Result<Option<Stretch>> {
@@ -113,7 +114,7 @@ impl Reader for Txn<'_> {
     }
 
     fn list_record(&self, tree: &Db, id: u64) -> Result<Vec<u8>> {
-        self.guarded(|| Ok(tree.access(self).list_record(id, <[u8]>::to_vec)?))
+        self.guarded(|| Ok(tree.access(self).list_record(id, copy_of)??))
     }
 
     fn list_now(&self, tree: &Db, seen: &Seen) -> Result<Now> {
@@ -137,7 +138,7 @@ impl Reader for Snapshot<'_> {
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
         let Seated { session, .. } = self.seated();
         let mut copied = session.take_spare();
-        let found = self.read(db, key, |stored| copied.extend_from_slice(stored))?;
+        let found = self.read(db, key, |stored| append_copy(&mut copied, stored))?.transpose()?;
         let result = found.map(|()| read(&copied));
         session.give_spare(copied);
         Ok(result)
@@ -179,7 +180,7 @@ impl Reader for Snapshot<'_> {
     }
 
     fn list_get(&self, tree: &Db, number: u64) -> Result<Option<Vec<u8>>> {
-        self.guarded(|| Ok(self.access(tree.environment(), tree.opened()).list_get(number, <[u8]>::to_vec)?))
+        self.guarded(|| Ok(self.access(tree.environment(), tree.opened()).list_get(number, copy_of)?.transpose()?))
     }
 
     fn list_stretch(&self, tree: &Db, number: u64) -> Result<Option<Stretch>> {
@@ -187,7 +188,7 @@ impl Reader for Snapshot<'_> {
     }
 
     fn list_record(&self, tree: &Db, id: u64) -> Result<Vec<u8>> {
-        self.guarded(|| Ok(self.access(tree.environment(), tree.opened()).list_record(id, <[u8]>::to_vec)?))
+        self.guarded(|| Ok(self.access(tree.environment(), tree.opened()).list_record(id, copy_of)??))
     }
 
     fn list_now(&self, _tree: &Db, seen: &Seen) -> Result<Now> {

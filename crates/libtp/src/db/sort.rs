@@ -7,6 +7,7 @@
 //!
 //! Of records with equal keys, the record that was pushed last comes last.
 
+use libtp_record::copies::{append_copy, copy_of, make_room};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -83,9 +84,11 @@ impl<'d> Sorter<'d> {
                 limit: "up to 4 GiB where records are sorted".into(),
             })
         };
-        self.waiting.push(Waiting { at: self.bytes.len(), key_bytes: length(key)?, value_bytes: length(value)? });
+        let waiting = Waiting { at: self.bytes.len(), key_bytes: length(key)?, value_bytes: length(value)? };
+        make_room(&mut self.bytes, more)?;
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
+        self.waiting.push(waiting);
         Ok(())
     }
 
@@ -114,7 +117,7 @@ impl<'d> Sorter<'d> {
         for record in &self.waiting {
             piece.extend_from_slice(&record.key_bytes.to_le_bytes());
             piece.extend_from_slice(&record.value_bytes.to_le_bytes());
-            piece.extend_from_slice(record.all(&self.bytes));
+            append_copy(&mut piece, record.all(&self.bytes))?;
             if piece.len() >= WRITE_BYTES {
                 file.write_at(&piece, to)?;
                 to += piece.len() as u64;
@@ -205,10 +208,11 @@ impl Merge {
     /// The disk's errors.
     pub(crate) fn next(&mut self) -> Result<Option<Pair>> {
         match self {
-            Merge::Memory { bytes, waiting } => Ok(waiting.next().map(|record| {
+            Merge::Memory { bytes, waiting } => {
+                let Some(record) = waiting.next() else { return Ok(None) };
                 let (key, value) = record.all(bytes).split_at(record.key_bytes as usize);
-                (key.to_vec(), value.to_vec())
-            })),
+                Ok(Some((copy_of(key)?, copy_of(value)?)))
+            }
             Merge::Runs { readers, heads } => {
                 let Some(Reverse((key, order, value))) = heads.pop() else { return Ok(None) };
                 // `order_of` is its own inverse.
@@ -244,6 +248,7 @@ impl RunReader {
         let left = usize::try_from(self.run.to - self.run.from).unwrap_or(usize::MAX);
         let had = self.buffer.len();
         let wanted = self.read_bytes.max(bytes - had).min(left);
+        make_room(&mut self.buffer, wanted)?;
         self.buffer.resize(had + wanted, 0);
         let read = self.file.read_at(&mut self.buffer[had..], self.run.from)?;
         self.run.from += read as u64;
@@ -269,7 +274,7 @@ impl RunReader {
         let record = &self.buffer[self.at..self.at + key_bytes + value_bytes];
         let (key, value) = record.split_at(key_bytes);
         self.at += record.len();
-        Ok(Some((key.to_vec(), value.to_vec())))
+        Ok(Some((copy_of(key)?, copy_of(value)?)))
     }
 }
 

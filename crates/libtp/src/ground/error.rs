@@ -440,6 +440,7 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::NotEmpty { database } => Error::NotEmpty { name: database },
     libtp_record::Error::OutOfOrder { database, before } => Error::OutOfOrder { name: database, number: before + 1 },
     libtp_record::Error::TooManyPages { .. } => full("the database file", error),
+    libtp_record::Error::NoMemory { .. } => full("the memory of this process", error),
     _ => other(error),
 );
 

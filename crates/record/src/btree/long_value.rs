@@ -14,6 +14,7 @@ use rio::failpoint;
 use zerocopy::IntoBytes;
 
 use crate::btree::get::Value;
+use crate::copies::append_copy;
 use crate::locking::Access;
 use crate::page::free_pages::META_PAGE;
 use crate::page::log_records::{WritePiece, WRITE_PIECE};
@@ -40,7 +41,7 @@ pub(crate) fn read(pages: &Pages<'_>, chain: ChainRef) -> Result<Vec<u8>> {
             (Some(header), Some(piece)) if !piece.is_empty() => (header, piece),
             _ => return Err(pages.corrupt(number, "it is not a part of the long value that leads to it")),
         };
-        value.extend_from_slice(piece);
+        append_copy(&mut value, piece)?;
         if value.len() > total {
             return Err(pages.corrupt(number, "its long value is longer than it should be"));
         }

@@ -4,6 +4,7 @@
 //! value. Then the record and the differing entries are changed. If a step fails, all steps are undone, so a program
 //! that continues after an error has not changed the record without its entries.
 
+use libtp_record::copies::copy_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -58,11 +59,11 @@ impl Db {
         &self,
         txn: &Txn<'_>,
         stored: &[u8],
-        become_: impl FnOnce(Option<&[u8]>) -> Option<(T, Option<Vec<u8>>)>,
+        become_: impl FnOnce(Option<&[u8]>) -> Result<Option<(T, Option<Vec<u8>>)>>,
     ) -> Result<Option<T>> {
         let kept = self.kept_indices(txn)?;
-        let before = txn.guarded(|| Ok(self.access(txn).get_for_update(stored, <[u8]>::to_vec)?))?;
-        let Some((answer, after)) = become_(before.as_deref()) else { return Ok(None) };
+        let before = txn.guarded(|| Ok(self.access(txn).get_for_update(stored, copy_of)?.transpose()?))?;
+        let Some((answer, after)) = become_(before.as_deref())? else { return Ok(None) };
         let changes = differing(&kept, stored, before.as_deref(), after.as_deref())?;
         txn.savepoint_of_records().around(|| {
             txn.guarded(|| {
@@ -81,20 +82,20 @@ impl Db {
     }
 
     pub(crate) fn put_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<()> {
-        self.change_indexed(txn, stored, |_| Some(((), Some(value.to_vec()))))?;
+        self.change_indexed(txn, stored, |_| Ok(Some(((), Some(copy_of(value)?)))))?;
         Ok(())
     }
 
     pub(crate) fn put_new_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<bool> {
         let new = self.change_indexed(txn, stored, |before| match before {
-            None => Some(((), Some(value.to_vec()))),
-            Some(_) => None,
+            None => Ok(Some(((), Some(copy_of(value)?)))),
+            Some(_) => Ok(None),
         })?;
         Ok(new.is_some())
     }
 
     pub(crate) fn delete_indexed(&self, txn: &Txn<'_>, stored: &[u8]) -> Result<bool> {
-        Ok(self.change_indexed(txn, stored, |before| before.map(|_| ((), None)))?.is_some())
+        Ok(self.change_indexed(txn, stored, |before| Ok(before.map(|_| ((), None))))?.is_some())
     }
 
     pub(crate) fn update_indexed<R>(
@@ -104,9 +105,10 @@ impl Db {
         change: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<Option<R>> {
         self.change_indexed(txn, stored, |before| {
-            let mut value = before?.to_vec();
+            let Some(before) = before else { return Ok(None) };
+            let mut value = copy_of(before)?;
             let answer = change(&mut value);
-            Some((answer, Some(value)))
+            Ok(Some((answer, Some(value))))
         })
     }
 

@@ -4,6 +4,7 @@
 //! snapshot, index and records are of the same moment. A writer locks a record before its entries, and a reader locks
 //! the entries first: a deadlock between the two is resolved like any other.
 
+use libtp_record::copies::copy_of;
 use std::cell::Cell;
 
 use libtp_record::{duplicates, Listed};
@@ -94,7 +95,7 @@ impl Index {
     /// Returns the record of an entry.
     pub(in crate::db) fn record_of(&self, reader: &impl Reader, entry: &Pair) -> Result<IndexEntry> {
         let (index_key, stored) = self.read(entry)?;
-        let Some(value) = reader.read(&self.of, stored, <[u8]>::to_vec)? else {
+        let Some(value) = reader.read(&self.of, stored, copy_of)?.transpose()? else {
             let what = format!(
                 "this index has an entry for a record that is not in `{}`. Nothing was changed. `Index::verify` lists such entries; drop the index (`Db::drop_index`), and make it again (`Db::index`)",
                 self.of.name()

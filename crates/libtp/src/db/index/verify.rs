@@ -9,6 +9,7 @@
 //! `Env::verify` of a database checks the database's list of indices, and makes check 3. For an index, it makes checks
 //! 1 and 2.
 
+use libtp_record::copies::copy_of;
 use std::sync::Arc;
 
 use libtp_buffer::FileId;
@@ -98,7 +99,7 @@ impl Compared<'_> {
                 });
                 continue;
             };
-            let found = reader.read(self.of, stored, <[u8]>::to_vec)?;
+            let found = reader.read(self.of, stored, copy_of)?.transpose()?;
             let (under, key) = (index_key.escape_ascii(), stored.escape_ascii());
             match found.as_deref().zip(self.kept) {
                 _ if found.is_none() => {
