@@ -22,13 +22,17 @@ struct House {
 
 impl House {
     fn new(bytes: u64) -> House {
+        House::with(bytes, Settings::default())
+    }
+
+    fn with(bytes: u64, settings: Settings) -> House {
         let disk = SmallDisk::mount(bytes);
         let memory = tempfile::tempdir_in("/dev/shm").unwrap();
         let settings = Settings {
             memory: Some(Bytes::mib(2)),
             region_directory: Some(memory.path().to_path_buf()),
             lock_timeout_millis: Some(10_000),
-            ..Settings::default()
+            ..settings
         };
         let env = Env::builder().settings(settings).open(disk.path().join("env")).unwrap();
         let table = env.btree("table").unwrap();
@@ -134,6 +138,60 @@ fn deletes_succeed_where_no_checkpoint_can_free_space() {
             assert!(house.delete(number).unwrap_or_else(|error| panic!("delete {number}: {error}")));
         }
         old.abort().unwrap();
+        assert!(house.env.verify("table").unwrap().findings.is_empty());
+    });
+}
+
+/// Fills the disk up to the last byte, and the log's room with ever smaller records.
+fn fill_completely(house: &House) -> u64 {
+    let count = house.fill();
+    house.disk.ballast("filler", u64::MAX);
+    let small = |number: u64| house.env.run(|txn| house.table.put(txn, &number.to_be_bytes(), b""));
+    let refused = (count..count + 100_000).find_map(|number| small(number).err());
+    assert!(matches!(refused, Some(Error::Full { .. })), "{refused:?}");
+    count
+}
+
+#[test]
+fn a_drop_succeeds_on_the_full_disk_and_frees_room() {
+    alone("full_disk::a_drop_succeeds_on_the_full_disk_and_frees_room", || {
+        for bytes in [15 << 20, 18 << 20] {
+            let house = House::new(bytes);
+            house.env.btree("other").unwrap();
+            let count = fill_completely(&house);
+            for name in ["other", "table"] {
+                let dropped = house.env.run(|txn| txn.drop_database(name));
+                dropped.unwrap_or_else(|error| panic!("{bytes}: drop {name}: {error}; {}", house.files()));
+            }
+            assert_eq!(house.env.databases().unwrap(), [""; 0]);
+            // The pages of the dropped database are free.
+            let House { disk, _memory, env, table } = house;
+            drop(table);
+            let table = env.btree("table").unwrap();
+            let house = House { disk, _memory, env, table };
+            for number in 0..count / 2 {
+                let put = house.put(number);
+                put.unwrap_or_else(|error| panic!("{bytes}: put {number} of {count}: {error}; {}", house.files()));
+            }
+            assert!(house.env.verify("table").unwrap().findings.is_empty());
+        }
+    });
+}
+
+#[test]
+fn checkpoints_and_the_archiving_of_the_log_succeed_on_the_full_disk() {
+    alone("full_disk::checkpoints_and_the_archiving_of_the_log_succeed_on_the_full_disk", || {
+        let keep = Settings { keep_log: Some(Bytes::mib(64)), ..Settings::default() };
+        let house = House::with(18 << 20, keep);
+        let count = fill_completely(&house);
+        house.env.checkpoint().unwrap_or_else(|error| panic!("a checkpoint: {error}; {}", house.files()));
+        // The archive is on another disk.
+        let archive = tempfile::tempdir_in("/dev/shm").unwrap();
+        let copied = house.env.archive_log(archive.path()).unwrap();
+        let end = copied.iter().map(|file| file.end).max().expect("the log of the filled disk has files to archive");
+        let removed = house.env.remove_log_below(end);
+        removed.unwrap_or_else(|error| panic!("removing the archived log: {error}; {}", house.files()));
+        house.put(count).unwrap_or_else(|error| panic!("a put after that: {error}; {}", house.files()));
         assert!(house.env.verify("table").unwrap().findings.is_empty());
     });
 }

@@ -42,7 +42,11 @@ impl Managers {
     /// The log's errors.
     #[inline]
     pub(crate) fn reserve_last(&self, session: &Session, bytes: usize) -> Result<()> {
-        Ok(self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?)
+        let may_use_room_of_undo = !planted("txn: a record that ends or frees has no log space of its own");
+        Ok(self.log.reserve(session, bytes).or_else(|refusal| match may_use_room_of_undo {
+            true => self.log.reserve_undo(session, bytes),
+            false => Err(refusal),
+        })?)
     }
 
     #[cold]

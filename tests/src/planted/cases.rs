@@ -1,6 +1,6 @@
 //! Bugs that a case of one suite must notice.
 
-use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Snapshots, Stepped, Vista, Warm};
+use super::Suite::{Backup, Files, Isolation, Joint, Lived, Model, Multiprocess, Snapshots, Stepped, Vista, Warm};
 use super::{case, seldom, Planted};
 
 const TORN: &str = "simulated::pages_written_while_a_backup_reads_them_do_no_harm";
@@ -121,6 +121,10 @@ pub(super) const CASES: &[Planted] = &[
     case(Lived, "log: a large reservation gives the session a credit", "log_room::the_smallest_commits_after_a_large_reservation_stay_within_the_ring"),
     case(Lived, "log: appends on credit use the bytes reserved for deletions", "log_room::appends_on_credit_do_not_use_the_bytes_reserved_for_deletions"),
     case(Lived, "process: a new session has a credit in the log", "log_room::a_session_of_the_next_life_has_no_old_credit"),
+    case(Multiprocess, "libtp: an opening changes files before it has tried to make its memory", "unfinished::an_opening_that_cannot_make_its_memory_changes_no_file"),
+    case(Multiprocess, "libtp: a refused recovery states that nothing was changed", "unfinished::a_restart_that_fails_after_its_first_change_says_so_and_the_next_opening_has_every_commit"),
+    case(Multiprocess, "txn: a record that ends or frees has no log space of its own", "full_disk::a_drop_succeeds_on_the_full_disk_and_frees_room"),
+    case(Multiprocess, "record: a copy for which memory is missing aborts", "limits::a_value_for_which_a_process_has_no_memory_is_an_error_and_the_process_continues"),
     // Models.
     case(Model, "record: pages of a long value stay allocated although its record was refused", "long_values::the_pages_of_a_long_value_are_freed_if_its_record_is_refused"),
     case(Model, "record: a record is changed at its old place although its leaf has changed", "btree::a_record_that_moves_while_it_is_changed_is_changed_in_its_new_place"),
