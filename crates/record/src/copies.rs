@@ -54,7 +54,7 @@ mod tests {
         append_copy(&mut all, b"bc").expect("three bytes");
         append_copy(&mut all, b"").expect("no byte more");
         assert_eq!((&all[..], copy_of(b"xyz").expect("three bytes")), (&b"abc"[..], b"xyz".to_vec()));
-        let refused = make_room(&mut all, usize::MAX / 2).expect_err("no process has so much memory").to_string();
+        let refused = make_room(&mut all, usize::MAX / 2).expect_err("no process has that much memory").to_string();
         assert!(refused.contains("no memory") && refused.contains("ulimit -v"), "{refused}");
         assert_eq!(all, b"abc");
     }

@@ -44,7 +44,7 @@ impl Error {
             Error::LogType { code, name, what } => Error::LogType { code, name, what: begun.sentence(&what) },
             Error::Database { name, what } => Error::Database { name, what: begun.sentence(&what) },
             Error::FileMissing { name, what } => Error::FileMissing { name, what: begun.sentence(&what) },
-            // These say what is kept, and no statement in them is untrue.
+            // The messages of these errors name the kept commits, and no statement in them is untrue.
             known @ (Error::Failed(_) | Error::Rebuilt | Error::Panicked { .. } | Error::Forked { .. }) => known,
             other => Error::Io(begun.sentence(&other.to_string()).into()),
         }
