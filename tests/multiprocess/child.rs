@@ -84,7 +84,7 @@ fn copies(env: &Env, table: &Db, key: &[u8]) -> libtp::Result<String> {
         ("get_with", env.run(|txn| table.get_with(txn, key, |_| ()).map(drop))),
         ("get_for_update", env.run(|txn| table.get_for_update(txn, key).map(drop))),
         ("get_many", env.run(|txn| table.get_many(txn, &[key]).map(drop))),
-        ("update", env.run(|txn| table.update(txn, key, |_| ()).map(drop))),
+        ("update_with", env.run(|txn| table.update_with(txn, key, |_| ()).map(drop))),
         ("cursor", env.run(|txn| table.cursor(txn).last().map(drop))),
         ("snapshot", table.get(&snapshot, key).map(drop)),
         ("load", loaded.load(&libtp::Load::unsorted(), [(key, &value)]).map(drop)),

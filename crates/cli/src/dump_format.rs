@@ -118,7 +118,8 @@ impl<R: BufRead> Reader<R> {
         let Some(length) = self.header.record_bytes.filter(|&length| length != record.len()) else { return Ok(record) };
         match self.header.pad {
             Some(pad) if record.len() < length => {
-                make_room(&mut record, length - record.len()).map_err(|what| self.wrong(what))?;
+                let missing = length - record.len();
+                make_room(&mut record, missing).map_err(|what| self.wrong(what))?;
                 record.resize(length, pad);
                 Ok(record)
             }

@@ -49,6 +49,9 @@ pub mod dump_spelling;
 #[path = "../../../crates/cli/src/hexadecimal.rs"]
 #[allow(missing_docs)]
 pub mod hexadecimal;
+#[path = "../../../crates/cli/src/room.rs"]
+#[allow(missing_docs)]
+pub mod room;
 
 /// A target: its name, which is also the name of its corpus, and its function.
 pub type Target = (&'static str, fn(&[u8]));

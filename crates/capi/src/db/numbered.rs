@@ -77,7 +77,8 @@ impl Length {
                 );
                 return Err(Refusal::invalid(what));
             }
-            make_room(&mut record, bytes - record.len())?;
+            let missing = bytes - record.len();
+            make_room(&mut record, missing)?;
             record.resize(bytes, pad);
         }
         Ok(record)

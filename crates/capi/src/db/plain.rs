@@ -165,11 +165,9 @@ impl Pairs for Plain {
             }
             SeekTo::Before(place) => self.pairs.range(..self.entry(place)?).next_back(),
         };
-        let lent = |(entry, value): (&Entry, &_)| {
-            let (key, value) = (copied(&entry.key)?, copied(value)?);
-            Ok(Found { place: place(&entry.key, entry.number), key, value })
-        };
-        found.map(lent).transpose()
+        let Some((entry, value)) = found else { return Ok(None) };
+        let (key, value) = (copied(&entry.key)?, copied(value)?);
+        Ok(Some(Found { place: place(&entry.key, entry.number), key, value }))
     }
 
     fn sync(&mut self) -> Answer<()> {
