@@ -17,7 +17,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mandoc", "checks the manual pages of the calls for C"),
     ("valgrind", "watches the memory of the programs in C"),
     ("perl", "for its module DB_File, which is built against db.h"),
-    ("make", "builds the module DB_File"),
+    ("make", "builds the module DB_File and the editor nvi"),
+    ("libncurses-dev", "for nvi, which is built over db.h"),
     ("python3", "for its module sqlite3, which loads SQLite on libtp"),
     ("binutils", "lists the names that a library exports"),
 ];

@@ -14,109 +14,29 @@
 mod c;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
+use c::source::{self, skipped, Missing};
 use c::{built, home, is_installed, told};
 
 /// The least number of tests in the suite.
 const TESTS_LEAST: u32 = 500;
 
-fn skipped(what: &str) {
-    // `eprintln!` would be captured, and not shown for a test that passes. So the message is written to the descriptor.
-    let message = format!("\n!!! SKIPPED: DB_File was not tested: {what} !!!\n");
-    let _ = std::io::stderr().write_all(message.as_bytes());
-}
-
-/// The reason why there is no source.
-enum Missing {
-    /// The source could not be fetched: no network, or a mirror without sources.
-    Unfetched(String),
-    /// A program that fetches the source is missing, or the fetched source is not the expected source.
-    Broken(String),
-}
-
-/// Returns `apt-get` or `apt-cache` with separate package lists in `folder`. These lists have the source packages of
-/// the servers of the machine's binary packages.
-fn apt(tool: &str, folder: &Path) -> Command {
-    let option = |name: &str, path: PathBuf| format!("{name}={}", path.display());
-    let mut command = Command::new(tool);
-    command.arg("-o").arg(option("Dir::Etc::SourceParts", folder.join("sources")));
-    command.args(["-o", "Dir::Etc::SourceList=/dev/null", "-o", "APT::Sandbox::User="]);
-    command.arg("-o").arg(option("Dir::State::Lists", folder.join("lists")));
-    command.arg("-o").arg(option("Dir::Cache", folder.join("cache")));
-    command.current_dir(folder).env("LC_ALL", "C");
-    command
-}
-
-/// Writes the machine's package list into `folder`, changed to source packages.
-fn write_sources(folder: &Path) {
-    for made in ["sources", "lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(folder.join(made)).unwrap();
-    }
-    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
-    files.extend(fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten().map(|entry| entry.path()));
-    for (number, file) in files.iter().enumerate() {
-        let Ok(text) = fs::read_to_string(file) else { continue };
-        let of_source = |line: &str| match line.split_whitespace().next() {
-            Some("Types:") => "Types: deb-src".to_owned(),
-            Some("deb") => line.replacen("deb", "deb-src", 1),
-            _ => line.to_owned(),
-        };
-        let ending = match file.extension().and_then(|ending| ending.to_str()) {
-            Some(ending @ ("list" | "sources")) => ending,
-            _ => continue,
-        };
-        let text: Vec<String> = text.lines().map(of_source).collect();
-        fs::write(folder.join(format!("sources/{number}.{ending}")), text.join("\n") + "\n").unwrap();
-    }
-}
-
-fn succeeded(output: &Output) -> Result<(), String> {
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(told(output)),
-    }
-}
-
 /// Returns the module's source, and fetches it into `folder` if it is not there.
-fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
+fn module_in(folder: &Path) -> Result<PathBuf, Missing> {
     let module = folder.join("DB_File");
     if module.join("Makefile.PL").exists() {
         return Ok(module);
     }
-    write_sources(folder);
-    let run = |command: &mut Command| command.output().map_err(|error| Missing::Broken(error.to_string()));
-    run(apt("apt-get", folder).arg("update"))?;
-    let shown = run(apt("apt-cache", folder).args(["showsrc", "perl"]))?;
-    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
-    let mut why = "the machine's package lists have no source of perl".to_owned();
-    // A mirror may not have the newest version, so all versions are tried, the newest first.
-    for version in text.lines().filter_map(|line| line.strip_prefix("Version: ")) {
-        let package = format!("perl={version}");
-        let got = run(apt("apt-get", folder).args(["source", "--download-only", &package]))?;
-        if let Err(what) = succeeded(&got) {
-            why = what;
-            continue;
-        }
-        let archive = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).find(|path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            name.starts_with("perl_") && name.contains(".orig.tar.")
-        });
-        let what = format!("apt-get says that it has fetched {package}, and there is no archive");
-        let archive = archive.ok_or(Missing::Broken(what))?;
-        let mut tar = Command::new("tar");
-        tar.arg("-xf").arg(&archive).args(["--wildcards", "--strip-components=2", "*/cpan/DB_File"]);
-        let apart = run(tar.current_dir(folder))?;
-        succeeded(&apart).map_err(Missing::Broken)?;
-        // The module is a hundredth of the source of Perl. All else is removed.
-        for entry in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path() != module) {
-            let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
-        }
-        return Ok(module);
-    }
-    Err(Missing::Unfetched(why))
+    let archive = source::fetched("perl", folder)?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xf").arg(&archive).args(["--wildcards", "--strip-components=2", "*/cpan/DB_File"]);
+    let apart = source::run(tar.current_dir(folder))?;
+    source::succeeded(&apart).map_err(Missing::Broken)?;
+    // The module is a hundredth of the source of Perl.
+    source::remove_all_but(&module, folder);
+    Ok(module)
 }
 
 /// Makes a copy of the module that uses this crate's header and library.
@@ -143,16 +63,16 @@ fn the_test_suite_of_perls_db_file_passes() {
     }
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("perl-source");
     fs::create_dir_all(&kept).unwrap();
-    let source = match fetched(&kept) {
+    let source = match module_in(&kept) {
         Ok(source) => source,
-        Err(Missing::Unfetched(why)) => return skipped(&format!("its source cannot be fetched: {why}")),
+        Err(Missing::Unfetched(why)) => return skipped("DB_File", &format!("its source cannot be fetched: {why}")),
         Err(Missing::Broken(why)) => panic!("the source of DB_File: {why}"),
     };
     let header = Command::new("perl").args(["-MConfig", "-e", "exit !-f \"$Config{archlibexp}/CORE/perl.h\""]).status();
     if !header.unwrap().success() {
         let what = "the headers of perl are not installed (Debian: libperl-dev)";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{what}");
-        return skipped(what);
+        return skipped("DB_File", what);
     }
     let workshop = c::workshop();
     let module = prepared(&source, workshop.path());

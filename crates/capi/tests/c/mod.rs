@@ -2,6 +2,8 @@
 //! valgrind.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod source;
+
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
