@@ -161,8 +161,6 @@ struct Tree {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
-    BelowAll,
-    AboveAll,
     On(Vec<u8>),
 }
 
@@ -173,8 +171,8 @@ struct Cursors<'t> {
 }
 
 impl Cursors<'_> {
-    /// Compares the pair that a step found with the wanted pair; if both are `None`, the cursor is then at `miss`.
-    fn arrive(&mut self, step: &Step, found: Option<Pair>, wanted: Option<Pair>, miss: Standing) -> Outcome<()> {
+    /// Compares the pair that a step found with the wanted pair. If both are `None`, the cursor stays.
+    fn arrive(&mut self, step: &Step, found: Option<Pair>, wanted: Option<Pair>) -> Outcome<()> {
         if found != wanted {
             let (found, wanted) = (brief(found.as_ref()), brief(wanted.as_ref()));
             return Err(TestCaseError::fail(format!(
@@ -182,28 +180,28 @@ impl Cursors<'_> {
                 self.standing
             )));
         }
-        self.standing = wanted.map_or(miss, |pair| Standing::On(pair.0));
+        if let Some((key, _)) = wanted {
+            self.standing = Standing::On(key);
+        }
         Ok(())
     }
 
     fn next(&mut self, step: &Step, model: &Map) -> Outcome<()> {
         let found = self.real.next().map_err(failed("next"))?;
         let wanted = match &self.standing {
-            Standing::Nowhere | Standing::BelowAll => model.iter().next(),
+            Standing::Nowhere => model.iter().next(),
             Standing::On(key) => model.range::<[u8], _>((Bound::Excluded(&key[..]), Bound::Unbounded)).next(),
-            Standing::AboveAll => None,
         };
-        self.arrive(step, found, wanted.map(owned), Standing::AboveAll)
+        self.arrive(step, found, wanted.map(owned))
     }
 
     fn prev(&mut self, step: &Step, model: &Map) -> Outcome<()> {
         let found = self.real.prev().map_err(failed("prev"))?;
         let wanted = match &self.standing {
-            Standing::Nowhere | Standing::AboveAll => model.iter().next_back(),
+            Standing::Nowhere => model.iter().next_back(),
             Standing::On(key) => model.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(&key[..]))).next_back(),
-            Standing::BelowAll => None,
         };
-        self.arrive(step, found, wanted.map(owned), Standing::BelowAll)
+        self.arrive(step, found, wanted.map(owned))
     }
 }
 
@@ -285,6 +283,8 @@ impl Tree {
                 while let Some(pair) = cursor.next().map_err(failed("next within"))? {
                     up.push(pair);
                 }
+                // The cursor is still on the last pair.
+                down.extend(up.last().cloned());
                 while let Some(pair) = cursor.prev().map_err(failed("prev within"))? {
                     down.push(pair);
                 }
@@ -301,16 +301,16 @@ impl Tree {
             Step::GetForUpdate(number) => self.pairs.get(txn, &self.key(*number), true, model),
             Step::First => {
                 let found = cursors.real.first().map_err(failed("first"))?;
-                cursors.arrive(step, found, model.iter().next().map(owned), cursors.standing.clone())
+                cursors.arrive(step, found, model.iter().next().map(owned))
             }
             Step::Last => {
                 let found = cursors.real.last().map_err(failed("last"))?;
-                cursors.arrive(step, found, model.iter().next_back().map(owned), cursors.standing.clone())
+                cursors.arrive(step, found, model.iter().next_back().map(owned))
             }
             Step::Seek(number) => {
                 let key = self.key(*number);
                 let found = cursors.real.seek(&key).map_err(failed("seek"))?;
-                cursors.arrive(step, found, model.range(key..).next().map(owned), cursors.standing.clone())
+                cursors.arrive(step, found, model.range(key..).next().map(owned))
             }
             Step::Next => cursors.next(step, model),
             Step::Prev => cursors.prev(step, model),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use libtp::{Env, Txn};
+use libtp::{Env, Pair, Txn};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -121,10 +121,34 @@ impl File {
             at = cursor.next().map_err(failed("next"))?;
         }
         match missing.first() {
-            None => Ok(()),
+            None => self.come_meanwhile(txn),
             Some(first) => {
                 Err(TestCaseError::fail(format!("a scan missed {} records, among them {first:?}", missing.len())))
             }
+        }
+    }
+
+    /// Checks that a cursor that has found no next record stays, and then finds a record that came meanwhile: the last
+    /// record is removed and put again.
+    fn come_meanwhile(&self, txn: &Txn<'_>) -> Outcome<()> {
+        let db = &self.pairs.db;
+        let all: Vec<Pair> = db.cursor(txn).into_iter().collect::<libtp::Result<_>>().map_err(failed("a loop"))?;
+        let Some(((key, value), before)) = all.split_last() else { return Ok(()) };
+        let mut cursor = db.cursor(txn);
+        for _ in before {
+            cursor.next().map_err(failed("next"))?;
+        }
+        db.delete(txn, key).map_err(failed("delete"))?;
+        let at_end = cursor.next().map_err(failed("next at the end"))?;
+        db.put(txn, key, value).map_err(failed("put"))?;
+        let found = cursor.next().map_err(failed("next after a put"))?;
+        match (at_end, found) {
+            (None, Some(pair)) if pair == (key.clone(), value.clone()) => Ok(()),
+            (at_end, found) => Err(TestCaseError::fail(format!(
+                "a cursor at the end found a record (found: {}), or did not find the record that came meanwhile (found one: {})",
+                at_end.is_some(),
+                found.is_some()
+            ))),
         }
     }
 

@@ -70,8 +70,6 @@ struct Listed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
-    BelowAll,
-    AboveAll,
     On(usize),
     Before(usize),
 }
@@ -100,7 +98,6 @@ impl Cursors<'_, '_> {
         step: &Step,
         found: libtp::Result<Option<(u64, Vec<u8>)>>,
         (model, wanted): (&Lines, Option<usize>),
-        miss: Standing,
     ) -> Outcome<()> {
         let found = found.map_err(failed("a step of the cursor"))?;
         let wanted = wanted.filter(|&index| index < model.len());
@@ -114,7 +111,9 @@ impl Cursors<'_, '_> {
                 self.standing
             ));
         }
-        self.standing = wanted.map_or(miss, Standing::On);
+        if let Some(index) = wanted {
+            self.standing = Standing::On(index);
+        }
         Ok(())
     }
 
@@ -123,35 +122,33 @@ impl Cursors<'_, '_> {
         match *step {
             Step::First => {
                 let found = self.real.first();
-                self.arrive(step, found, (model, Some(0)), self.standing)
+                self.arrive(step, found, (model, Some(0)))
             }
             Step::Last => {
                 let found = self.real.last();
-                self.arrive(step, found, (model, last), self.standing)
+                self.arrive(step, found, (model, last))
             }
             Step::Seek(at) => {
                 let index = place(at, model.len() + 2);
                 let found = self.real.seek(number(index));
-                self.arrive(step, found, (model, Some(index)), self.standing)
+                self.arrive(step, found, (model, Some(index)))
             }
             Step::Next => {
                 let wanted = match self.standing {
-                    Standing::Nowhere | Standing::BelowAll => Some(0),
+                    Standing::Nowhere => Some(0),
                     Standing::On(index) => Some(index + 1),
                     Standing::Before(index) => Some(index),
-                    Standing::AboveAll => None,
                 };
                 let found = self.real.next();
-                self.arrive(step, found, (model, wanted), Standing::AboveAll)
+                self.arrive(step, found, (model, wanted))
             }
             _ => {
                 let wanted = match self.standing {
-                    Standing::Nowhere | Standing::AboveAll => last,
+                    Standing::Nowhere => last,
                     Standing::On(index) | Standing::Before(index) => index.min(model.len()).checked_sub(1),
-                    Standing::BelowAll => None,
                 };
                 let found = self.real.prev();
-                self.arrive(step, found, (model, wanted), Standing::BelowAll)
+                self.arrive(step, found, (model, wanted))
             }
         }
     }
@@ -357,6 +354,8 @@ impl Subject for Listed {
             }
             up.push(record);
         }
+        // The cursor is still on the last record.
+        down.extend(up.last().cloned());
         while let Some((_, record)) = cursor.prev().map_err(failed("reading downwards"))? {
             down.push(record);
         }

@@ -152,6 +152,8 @@ impl<const SORTED: bool> Kind<SORTED> {
         while let Some(pair) = cursor.next().map_err(failed("next"))? {
             found.push(pair);
         }
+        // The cursor is still on the last pair.
+        back.extend(found.last().cloned());
         while let Some(pair) = cursor.prev().map_err(failed("prev"))? {
             back.push(pair);
         }
@@ -252,6 +254,8 @@ impl<const SORTED: bool> Subject for Kind<SORTED> {
         while let Some(pair) = cursor.next().map_err(failed("reading upwards"))? {
             up.push(pair);
         }
+        // The cursor is still on the last pair.
+        down.extend(up.last().cloned());
         while let Some(pair) = cursor.prev().map_err(failed("reading downwards"))? {
             down.push(pair);
         }

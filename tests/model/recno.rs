@@ -55,8 +55,6 @@ struct Numbers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
-    BelowAll,
-    AboveAll,
     On(u64),
 }
 
@@ -68,7 +66,7 @@ struct Cursors<'t> {
 type Found = Option<(u64, Vec<u8>)>;
 
 impl Cursors<'_> {
-    fn arrive(&mut self, step: &Step, found: Found, wanted: Option<(&u64, &Vec<u8>)>, miss: Standing) -> Outcome<()> {
+    fn arrive(&mut self, step: &Step, found: Found, wanted: Option<(&u64, &Vec<u8>)>) -> Outcome<()> {
         let wanted: Found = wanted.map(|(number, record)| (*number, record.clone()));
         if found != wanted {
             let [found, wanted] =
@@ -78,7 +76,9 @@ impl Cursors<'_> {
                 self.standing
             )));
         }
-        self.standing = wanted.map_or(miss, |(number, _)| Standing::On(number));
+        if let Some((number, _)) = wanted {
+            self.standing = Standing::On(number);
+        }
         Ok(())
     }
 }
@@ -148,33 +148,31 @@ impl Numbers {
             }
             Step::First => {
                 let found = cursors.real.first().map_err(failed("first"))?;
-                cursors.arrive(step, found, model.iter().next(), cursors.standing)
+                cursors.arrive(step, found, model.iter().next())
             }
             Step::Last => {
                 let found = cursors.real.last().map_err(failed("last"))?;
-                cursors.arrive(step, found, model.iter().next_back(), cursors.standing)
+                cursors.arrive(step, found, model.iter().next_back())
             }
             Step::Seek(number) => {
                 let found = cursors.real.seek(number).map_err(failed("seek"))?;
-                cursors.arrive(step, found, model.range(number..).next(), cursors.standing)
+                cursors.arrive(step, found, model.range(number..).next())
             }
             Step::Next => {
                 let found = cursors.real.next().map_err(failed("next"))?;
                 let wanted = match cursors.standing {
-                    Standing::Nowhere | Standing::BelowAll => model.iter().next(),
+                    Standing::Nowhere => model.iter().next(),
                     Standing::On(number) => model.range((Bound::Excluded(number), Bound::Unbounded)).next(),
-                    Standing::AboveAll => None,
                 };
-                cursors.arrive(step, found, wanted, Standing::AboveAll)
+                cursors.arrive(step, found, wanted)
             }
             Step::Prev => {
                 let found = cursors.real.prev().map_err(failed("prev"))?;
                 let wanted = match cursors.standing {
-                    Standing::Nowhere | Standing::AboveAll => model.iter().next_back(),
+                    Standing::Nowhere => model.iter().next_back(),
                     Standing::On(number) => model.range(..number).next_back(),
-                    Standing::BelowAll => None,
                 };
-                cursors.arrive(step, found, wanted, Standing::BelowAll)
+                cursors.arrive(step, found, wanted)
             }
         }
     }

@@ -653,10 +653,10 @@ int tp_delete_range(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *cou
  *
  * A new cursor has no position. In a transaction, a cursor locks the records that it visits, and the gaps between them,
  * for reading until the transaction ends; other transactions can change records that it has not visited. The cursor
- * ends with the transaction. A call that fails, or returns TP_NOTFOUND, leaves the cursor at its position, with two
- * exceptions: if tp_cursor_next returns TP_NOTFOUND, the cursor is after all records, and if tp_cursor_prev returns
- * TP_NOTFOUND, the cursor is before all records. When the record at the cursor is removed, the cursor is between the
- * neighbours of that record. All this holds for every kind of cursor.
+ * ends with the transaction. A call that fails, or returns TP_NOTFOUND, leaves the cursor at its position: if
+ * tp_cursor_next returns TP_NOTFOUND, the cursor is still at the last pair, tp_cursor_prev moves it to the pair before,
+ * and another tp_cursor_next finds a pair that was put after it meanwhile. When the record at the cursor is removed, the
+ * cursor is between the neighbours of that record. All this holds for every kind of cursor.
  *
  * A call that moves the cursor copies the pair at the new position to key and value, or returns TP_NOTFOUND. key or
  * value may be NULL.

@@ -2,9 +2,9 @@
 //! record at a cursor is removed through the cursor itself, by its key, through the other cursor, or by a rollback to a
 //! savepoint. Some calls fail because another transaction has a lock.
 //!
-//! The model's rule: a call that fails or finds no entry leaves the cursor at its place. There are two exceptions: a
-//! `next` that finds no entry puts the cursor after all entries, and a `prev` that finds no entry puts it before all
-//! entries.
+//! The model's rule: a call that fails or finds no entry leaves the cursor at its place. So after a `next` that finds no
+//! entry, the cursor is still on the last entry: `prev` then finds the entry before the last, and `next` finds an entry
+//! that came meanwhile.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod c;
@@ -34,8 +34,6 @@ type Talk<'t> = &'t mut dyn FnMut(&str) -> Option<String>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stands {
     Nowhere,
-    BelowAll,
-    AboveAll,
     /// On the entry with this place in the order, even if the entry was removed. In a list, the place is a number.
     On(Vec<u8>),
     /// In the gap before this number of a list.
@@ -88,14 +86,9 @@ impl Model {
         }
     }
 
-    fn arrive(&mut self, nth: usize, found: Option<(Vec<u8>, (char, char))>, in_vain: Option<Stands>) -> String {
+    fn arrive(&mut self, nth: usize, found: Option<(Vec<u8>, (char, char))>) -> String {
         match found {
-            None => {
-                if let Some(stands) = in_vain {
-                    self.stands[nth] = stands;
-                }
-                "none".into()
-            }
+            None => "none".into(),
             Some((at, (key, value))) => {
                 let answer = match self.kind {
                     "recno" => format!("{} {value}", at[0]),
@@ -119,44 +112,36 @@ impl Model {
         let (first, last) = (seen.iter().next().map(owned), seen.iter().next_back().map(owned));
         let key_of = |at: &Vec<u8>| at[0];
         match (word, here) {
-            ("first", _) => self.arrive(nth, first, None),
-            ("last", _) => self.arrive(nth, last, None),
+            ("first", _) => self.arrive(nth, first),
+            ("last", _) => self.arrive(nth, last),
             ("seek", _) => {
                 let from = self.place(key);
                 let found = seen.iter().find(|pair| *pair.0 >= from).map(owned);
-                self.arrive(nth, found, None)
+                self.arrive(nth, found)
             }
             ("behind", _) => {
                 let from = self.place(key);
-                self.arrive(nth, after(&from), None)
+                self.arrive(nth, after(&from))
             }
             ("value", here) => {
                 let found = here.and_then(|at| after(&at).filter(|found| key_of(&found.0) == key_of(&at)));
-                self.arrive(nth, found, None)
+                self.arrive(nth, found)
             }
             ("next-key", Some(at)) => {
                 let found = seen.iter().find(|pair| key_of(pair.0) > key_of(&at)).map(owned);
-                self.arrive(nth, found, None)
+                self.arrive(nth, found)
             }
             ("prev-key", Some(at)) => {
                 let found = seen.iter().rfind(|pair| key_of(pair.0) < key_of(&at)).map(owned);
-                self.arrive(nth, found, None)
+                self.arrive(nth, found)
             }
             ("next" | "next-key", here) => {
-                let found = match (here, &self.stands[nth]) {
-                    (Some(at), _) => after(&at),
-                    (None, Stands::AboveAll) => None,
-                    _ => first,
-                };
-                self.arrive(nth, found, Some(Stands::AboveAll))
+                let found = here.map_or(first, |at| after(&at));
+                self.arrive(nth, found)
             }
             (_, here) => {
-                let found = match (here, &self.stands[nth]) {
-                    (Some(at), _) => before(&at),
-                    (None, Stands::BelowAll) => None,
-                    _ => last,
-                };
-                self.arrive(nth, found, Some(Stands::BelowAll))
+                let found = here.map_or(last, |at| before(&at));
+                self.arrive(nth, found)
             }
         }
     }
@@ -164,20 +149,17 @@ impl Model {
     /// Moves a cursor over the lines of a list. The lines' numbers begin with 1.
     fn go_list(&mut self, nth: usize, word: &str, number: &str) -> String {
         let count = self.lines.len();
-        let (to, in_vain) = match (word, &self.stands[nth]) {
-            ("first", _) => (1, None),
-            ("last", _) => (count, None),
-            ("seek", _) => (number.parse().unwrap(), None),
-            ("next", Stands::Nowhere | Stands::BelowAll) => (1, Some(Stands::AboveAll)),
-            ("next", Stands::On(at)) => (usize::from(at[0]) + 1, Some(Stands::AboveAll)),
-            ("next", Stands::Before(at)) => (*at, Some(Stands::AboveAll)),
-            ("next", Stands::AboveAll) | (_, Stands::BelowAll) => (0, None),
-            (_, Stands::Nowhere | Stands::AboveAll) => (count, Some(Stands::BelowAll)),
-            (_, Stands::On(at)) => (count.min(usize::from(at[0]) - 1), Some(Stands::BelowAll)),
-            (_, Stands::Before(at)) => (count.min(at - 1), Some(Stands::BelowAll)),
+        let to = match (word, &self.stands[nth]) {
+            ("first", _) | ("next", Stands::Nowhere) => 1,
+            ("last", _) => count,
+            ("seek", _) => number.parse().unwrap(),
+            ("next", Stands::On(at)) => usize::from(at[0]) + 1,
+            ("next", Stands::Before(at)) => *at,
+            (_, Stands::Nowhere) => count,
+            (_, Stands::On(at)) => count.min(usize::from(at[0]) - 1),
+            (_, Stands::Before(at)) => count.min(at - 1),
         };
         if to == 0 || to > count {
-            self.stands[nth] = in_vain.unwrap_or(self.stands[nth].clone());
             return "none".into();
         }
         self.stands[nth] = Stands::On(vec![u8::try_from(to).unwrap()]);
@@ -189,7 +171,7 @@ impl Model {
         let (at, is_on) = match &self.stands[nth] {
             Stands::On(at) => (usize::from(at[0]), true),
             Stands::Before(at) => (*at, false),
-            _ => return false,
+            Stands::Nowhere => return false,
         };
         let stands = |at: usize| match is_on {
             true => Stands::On(vec![u8::try_from(at).unwrap()]),

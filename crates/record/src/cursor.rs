@@ -1,9 +1,8 @@
 //! Cursors: one set of calls over the walks of all access methods, in transactions and in snapshots.
 //!
-//! A [`Walk`] goes from record to record. The [`Cursor`] that has the walk notes its position: no position yet, on a
-//! record, below all records, or above all records. A call that fails or finds no record does not move the cursor, with
-//! two exceptions: if they find no record, [`Cursor::next`] moves the cursor above all records, and [`Cursor::prev`]
-//! moves it below all records.
+//! A [`Walk`] goes from record to record. The [`Cursor`] that has the walk notes whether it has a position: a new cursor
+//! has no position, and a cursor that has found a record is on the walk's record. A call that fails or finds no record
+//! does not move the cursor, also at the first and at the last record.
 
 use rio::planted;
 
@@ -64,33 +63,11 @@ pub trait BothWays: Walk {
     fn go_to(&mut self, key: Self::Key<'_>) -> Result<bool>;
 }
 
-/// The position of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Nowhere,
-    /// On the walk's record.
-    On,
-    BelowAll,
-    AboveAll,
-}
-
-/// A position to which a cursor can return.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand<'k> {
-    /// No place yet.
-    Nowhere,
-    /// On the record of a key, or in the gap that its deletion has left.
-    On(&'k [u8]),
-    /// Below the first record.
-    BelowAll,
-    /// Above the last record.
-    AboveAll,
-}
-
 /// A cursor.
 pub struct Cursor<W> {
     pub(crate) walk: W,
-    pub(crate) place: Place,
+    /// Whether the cursor is on the walk's record. A cursor that is not has no place yet.
+    pub(crate) is_placed: bool,
 }
 
 /// The outcome of a call that returns a record.
@@ -99,13 +76,13 @@ type Found<W> = Result<Option<(<W as Walk>::OwnedKey, Vec<u8>)>>;
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<W: Walk> Cursor<W> {
     pub(crate) fn over(walk: W) -> Cursor<W> {
-        Cursor { walk, place: Place::Nowhere }
+        Cursor { walk, is_placed: false }
     }
 
-    /// Returns the key and value of the cursor's record.
+    /// Returns the key and value of the cursor's record; `None` if the cursor has no place yet.
     #[inline]
     pub fn record(&self) -> Option<(W::Key<'_>, &[u8])> {
-        (self.place == Place::On).then(|| self.walk.record())
+        self.is_placed.then(|| self.walk.record())
     }
 
     fn found(&self, found: bool) -> Found<W> {
@@ -116,18 +93,18 @@ impl<W: Walk> Cursor<W> {
     /// Notes the outcome of a search.
     #[inline]
     fn note_search(&mut self, found: bool) -> bool {
-        if found {
-            self.place = Place::On;
-        } else if planted("record: a cursor that finds no key moves after the last key") {
-            self.place = Place::AboveAll;
+        if found || planted("record: a cursor that finds no key loses its place") {
+            self.is_placed = found;
         }
         found
     }
 
     /// Notes the outcome of a step.
     #[inline]
-    fn note_step(&mut self, found: bool, at_end: Place) -> bool {
-        self.place = if found { Place::On } else { at_end };
+    fn note_step(&mut self, found: bool) -> bool {
+        if found || planted("record: a cursor loses its place at the end") {
+            self.is_placed = found;
+        }
         found
     }
 
@@ -140,7 +117,8 @@ impl<W: Walk> Cursor<W> {
         self.found(found)
     }
 
-    /// Goes to the next record, or to the first if the cursor has no place yet. Returns the record.
+    /// Goes to the next record, or to the first if the cursor has no place yet. Returns the record. Stays if there is
+    /// no such record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
@@ -175,12 +153,8 @@ impl<W: Walk> Cursor<W> {
     /// As [`Walk::go_first`].
     #[inline]
     pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.place {
-            Place::Nowhere | Place::BelowAll => self.walk.go_first()?,
-            Place::On => self.walk.go_next()?,
-            Place::AboveAll => false,
-        };
-        Ok(self.note_step(found, Place::AboveAll))
+        let found = if self.is_placed { self.walk.go_next()? } else { self.walk.go_first()? };
+        Ok(self.note_step(found))
     }
 }
 
@@ -204,17 +178,14 @@ impl<W: BothWays> Cursor<W> {
         self.found(found)
     }
 
-    /// Goes to the previous record, or to the last if the cursor has no place yet. Returns the record.
+    /// Goes to the previous record, or to the last if the cursor has no place yet. Returns the record. Stays if there
+    /// is no such record.
     ///
     /// # Errors
     /// As [`Walk::go_first`].
     pub fn prev(&mut self) -> Found<W> {
-        let found = match self.place {
-            Place::Nowhere | Place::AboveAll => self.walk.go_last()?,
-            Place::On => self.walk.go_previous()?,
-            Place::BelowAll => false,
-        };
-        let found = self.note_step(found, Place::BelowAll);
+        let found = if self.is_placed { self.walk.go_previous()? } else { self.walk.go_last()? };
+        let found = self.note_step(found);
         self.found(found)
     }
 

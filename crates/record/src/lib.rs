@@ -68,7 +68,7 @@ pub use btree::merge::Compacted;
 pub use btree::verify::{Finding, Verified};
 pub use btree::BtreeCursor;
 pub use copied_file::give_to;
-pub use cursor::{BothWays, Cursor, Stand, Walk};
+pub use cursor::{BothWays, Cursor, Walk};
 pub use database::{Database, Duplicates, Granularity, KeyFormat, Method};
 pub use error::{Error, Result};
 pub use file_header::FoundFile;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libtp_record::{
     BtreeCursor, HashCursor, KeyRange, Method, NumberCursor, Order, SnapshotCursor, SnapshotHashCursor,
-    SnapshotNumberCursor, Stand,
+    SnapshotNumberCursor,
 };
 
 use crate::db::handle::{Db, Recno};
@@ -20,11 +20,11 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// [`Snapshot`] it locks nothing and shows the snapshot's state. In a hash file it has no order and visits every record
 /// in turn. A cursor of some of the keys ([`Db::range`](crate::Db::range)) moves and locks within these keys only.
 ///
-/// A call that fails leaves the cursor in its place. A call that finds nothing also leaves the cursor in its place,
-/// with two exceptions: [`Cursor::next`] then moves the cursor after the last record, and [`Cursor::prev`] moves the
-/// cursor before the first record. When the record under a cursor is removed, the cursor is between the neighbours of
-/// that record. This holds for every kind of cursor. One failure moves the cursor: if the process has no memory for a
-/// copy of the value (`Full`), the cursor is on the record whose value was not copied.
+/// A call that fails or finds nothing leaves the cursor in its place: after [`Cursor::next`] has found nothing, the
+/// cursor is still on the last record, and another `next` finds a record that was put after it meanwhile. When the
+/// record under a cursor is removed, the cursor is between the neighbours of that record. This holds for every kind of
+/// cursor. One failure moves the cursor: if the process has no memory for a copy of the value (`Full`), the cursor is on
+/// the record whose value was not copied.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -38,6 +38,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 ///     assert_eq!(cursor.seek(b"b")?.map(|pair| pair.0).as_deref(), Some(&b"pear"[..]));
 ///     assert_eq!(cursor.next()?.map(|pair| pair.0).as_deref(), Some(&b"plum"[..]));
 ///     assert_eq!(cursor.next()?, None);
+///     assert_eq!(cursor.prev()?.map(|pair| pair.0).as_deref(), Some(&b"pear"[..]));
 ///     assert_eq!(cursor.first()?.map(|pair| pair.0).as_deref(), Some(&b"apple"[..]));
 ///     Ok(())
 /// })?;
@@ -135,7 +136,7 @@ impl<'t> Cursor<'t> {
             return self.another();
         }
         // This place needs no search in the tree. If the region was given up, the next step fails.
-        let _ = self.return_to(&EntryPlace::Nowhere);
+        let _ = self.return_to(None);
         self
     }
 
@@ -298,17 +299,14 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// Moves the tree's cursor back to `place`.
-    fn return_to(&mut self, place: &EntryPlace) -> Result<()> {
-        let place = match place {
-            EntryPlace::Nowhere => Stand::Nowhere,
-            EntryPlace::On(entry) => Stand::On(entry),
-            EntryPlace::BelowAll => Stand::BelowAll,
-            EntryPlace::AboveAll => Stand::AboveAll,
-        };
+    /// Moves the tree's cursor back to `entry`. Without an entry, the cursor loses its place.
+    fn return_to(&mut self, entry: Option<&[u8]>) -> Result<()> {
+        if self.shown().map(|(key, _)| key) == entry {
+            return Ok(());
+        }
         match &mut self.place {
-            Place::Locking(at, _) => at.stand(place),
-            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand(place)?))?,
+            Place::Locking(at, _) => at.stand(entry),
+            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand(entry)?))?,
             Place::HashLocking(..) | Place::HashSnapshot(..) => {}
         }
         Ok(())
@@ -331,65 +329,42 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The place of a cursor over the entries of a tree. It is stored apart from the tree's cursor, because it may have to
-/// stay although the tree's cursor has moved.
+/// The place of a cursor over the entries of a tree: on an entry, or in the gap that the entry has left; `None` if the
+/// cursor has no place yet. It is stored apart from the tree's cursor, because it may have to stay although the tree's
+/// cursor has moved.
 #[derive(Debug, Default)]
-pub(crate) enum EntryPlace {
-    #[default]
-    Nowhere,
-    /// On this entry, or in the gap that the entry has left.
-    On(Vec<u8>),
-    BelowAll,
-    AboveAll,
-}
-
-/// How a cursor over the entries of a tree moves when its call finds no entry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnMiss {
-    Stays,
-    GoesBelowAll,
-    GoesAboveAll,
-}
+pub(crate) struct EntryPlace(Option<Vec<u8>>);
 
 impl EntryPlace {
     /// Returns the entry under the cursor.
     pub(crate) fn entry(&self) -> Option<&[u8]> {
-        match self {
-            EntryPlace::On(entry) => Some(entry),
-            _ => None,
-        }
+        self.0.as_deref()
     }
 
     /// Moves this place to the entry that the tree's cursor found, and returns the value that `show` makes of the
-    /// entry. If there is no entry, moves as `on_miss` states. If the value cannot be shown, both cursors stay in their
-    /// places.
+    /// entry. If there is no entry, or if the value cannot be shown, both cursors stay in their places.
     pub(crate) fn arrive<T>(
         &mut self,
         at: &mut Cursor<'_>,
         found: Option<Pair>,
-        on_miss: OnMiss,
         show: impl FnOnce(&Pair) -> Result<T>,
     ) -> Result<Option<T>> {
         let Some(entry) = found else {
-            match on_miss {
-                OnMiss::Stays => at.return_to(self)?,
-                OnMiss::GoesBelowAll => *self = EntryPlace::BelowAll,
-                OnMiss::GoesAboveAll => *self = EntryPlace::AboveAll,
-            }
+            self.stay(at)?;
             return Ok(None);
         };
         match show(&entry) {
             Ok(shown) => {
-                *self = EntryPlace::On(entry.0);
+                self.0 = Some(entry.0);
                 Ok(Some(shown))
             }
-            Err(error) => at.return_to(self).and(Err(error)),
+            Err(error) => self.stay(at).and(Err(error)),
         }
     }
 
     /// Keeps this place, and moves the tree's cursor back to it.
     pub(crate) fn stay(&self, at: &mut Cursor<'_>) -> Result<()> {
-        at.return_to(self)
+        at.return_to(self.entry())
     }
 }
 

@@ -179,8 +179,6 @@ impl List {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NumberPlace {
     Nowhere,
-    BelowAll,
-    AboveAll,
     On(u64),
     /// Between this number and the number before it: the record under the cursor was removed.
     Before(u64),
@@ -264,11 +262,12 @@ impl<'t, R: Reader> ListCursor<'t, R> {
         Ok(Some((number, self.reader.list_record(&self.list.tree, id)?)))
     }
 
-    /// Goes to the record with a number. If the record is missing, the cursor goes to `miss`; without `miss`, the
-    /// cursor stays.
-    fn go(&mut self, number: u64, miss: Option<NumberPlace>) -> Result<Found> {
+    /// Goes to the record with a number. If the record is missing, the cursor stays.
+    fn go(&mut self, number: u64) -> Result<Found> {
         let found = self.read(number)?;
-        self.place = if found.is_some() { NumberPlace::On(number) } else { miss.unwrap_or(self.place) };
+        if found.is_some() {
+            self.place = NumberPlace::On(number);
+        }
         Ok(found)
     }
 
@@ -277,7 +276,7 @@ impl<'t, R: Reader> ListCursor<'t, R> {
     /// # Errors
     /// As [`List::count`].
     pub fn first(&mut self) -> Result<Found> {
-        self.go(1, None)
+        self.go(1)
     }
 
     /// Moves to the last record.
@@ -286,7 +285,7 @@ impl<'t, R: Reader> ListCursor<'t, R> {
     /// As [`List::count`].
     pub fn last(&mut self) -> Result<Found> {
         let count = self.list.count(self.reader)?;
-        self.go(count, None)
+        self.go(count)
     }
 
     /// Moves to the record with that number, from 1; returns `None` if the list is shorter.
@@ -294,7 +293,7 @@ impl<'t, R: Reader> ListCursor<'t, R> {
     /// # Errors
     /// As [`List::count`].
     pub fn seek(&mut self, number: u64) -> Result<Found> {
-        self.go(number.max(1), None)
+        self.go(number.max(1))
     }
 
     /// Moves to the next record; to the first if the cursor has no place yet.
@@ -303,10 +302,9 @@ impl<'t, R: Reader> ListCursor<'t, R> {
     /// As [`List::count`].
     pub fn next(&mut self) -> Result<Found> {
         match self.place {
-            NumberPlace::Nowhere | NumberPlace::BelowAll => self.go(1, Some(NumberPlace::AboveAll)),
-            NumberPlace::On(number) => self.go(number.saturating_add(1), Some(NumberPlace::AboveAll)),
-            NumberPlace::Before(number) => self.go(number, Some(NumberPlace::AboveAll)),
-            NumberPlace::AboveAll => Ok(None),
+            NumberPlace::Nowhere => self.first(),
+            NumberPlace::On(number) => self.go(number.saturating_add(1)),
+            NumberPlace::Before(number) => self.go(number),
         }
     }
 
@@ -316,16 +314,12 @@ impl<'t, R: Reader> ListCursor<'t, R> {
     /// As [`List::count`].
     pub fn prev(&mut self) -> Result<Found> {
         match self.place {
-            NumberPlace::Nowhere | NumberPlace::AboveAll => {
-                let count = self.list.count(self.reader)?;
-                self.go(count, Some(NumberPlace::BelowAll))
-            }
+            NumberPlace::Nowhere => self.last(),
             NumberPlace::On(number) | NumberPlace::Before(number) => {
                 // The list may be shorter by now.
                 let number = (number - 1).min(self.list.count(self.reader)?);
-                self.go(number, Some(NumberPlace::BelowAll))
+                self.go(number)
             }
-            NumberPlace::BelowAll => Ok(None),
         }
     }
 }
@@ -415,7 +409,7 @@ impl ListCursor<'_, Txn<'_>> {
         let (number, then) = match self.place {
             NumberPlace::On(number) => (number, NumberPlace::On(number.saturating_add(1))),
             NumberPlace::Before(number) => (number, NumberPlace::Before(number.saturating_add(1))),
-            _ => return Ok(None),
+            NumberPlace::Nowhere => return Ok(None),
         };
         self.list.insert_before(self.reader, number, record)?;
         self.place = then;
@@ -431,7 +425,7 @@ impl ListCursor<'_, Txn<'_>> {
         let number = match self.place {
             NumberPlace::On(number) => number.saturating_add(1),
             NumberPlace::Before(number) => number,
-            _ => return Ok(None),
+            NumberPlace::Nowhere => return Ok(None),
         };
         self.list.insert_before(self.reader, number, record).map(Some)
     }

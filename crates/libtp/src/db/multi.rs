@@ -9,7 +9,7 @@ use libtp_record::duplicates::{self, NUMBER_BYTES};
 use libtp_record::{Duplicates, KeyFormat, KeyRange, Order};
 use rio::planted;
 
-use crate::db::cursor::{Cursor, EntryPlace, OnMiss, Pair};
+use crate::db::cursor::{Cursor, EntryPlace, Pair};
 use crate::db::handle::Db;
 use crate::db::keys::Keys;
 use crate::db::opening::prefix_not_adjacent;
@@ -279,7 +279,7 @@ impl Multi {
 
     /// Returns a cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> MultiCursor<'t> {
-        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), place: EntryPlace::Nowhere }
+        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), place: EntryPlace::default() }
     }
 
     /// Returns a cursor over the pairs of some of the keys. In a transaction it locks these pairs and the gaps between
@@ -289,7 +289,7 @@ impl Multi {
     /// `Database` when `keys` is a prefix and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
         let at = self.tree.raw_cursor(reader, self.entries(keys.into())?);
-        Ok(MultiCursor { multi: self, at, place: EntryPlace::Nowhere })
+        Ok(MultiCursor { multi: self, at, place: EntryPlace::default() })
     }
 
     /// Returns a cursor over the pairs whose keys begin with the given bytes.
@@ -363,9 +363,9 @@ impl<'t> MultiCursor<'t> {
         (self.multi, self.at)
     }
 
-    fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<Pair>> {
+    fn arrive(&mut self, found: Option<Pair>) -> Result<Option<Pair>> {
         let multi = self.multi;
-        self.place.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))
+        self.place.arrive(&mut self.at, found, |entry| multi.pair(entry.clone()))
     }
 
     /// Returns the key under the cursor, as the tree stores it.
@@ -386,7 +386,7 @@ impl<'t> MultiCursor<'t> {
     /// As [`Cursor::first`].
     pub fn go_to(&mut self, place: &[u8]) -> Result<Option<Pair>> {
         let found = self.at.seek(place)?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the first value of the first key.
@@ -395,7 +395,7 @@ impl<'t> MultiCursor<'t> {
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<Pair>> {
         let found = self.at.first()?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the last value of the last key.
@@ -404,7 +404,7 @@ impl<'t> MultiCursor<'t> {
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
         let found = self.at.last()?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the first value of the first key that is `key` or greater.
@@ -413,27 +413,27 @@ impl<'t> MultiCursor<'t> {
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         let found = self.at.seek(&duplicates::beginning(&self.multi.ordered(key)))?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the next pair, which has the same key or the next key; to the first pair if the cursor has no place. If
-    /// there is no next pair, the cursor is then after the last pair.
+    /// there is no next pair, the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
         let found = self.at.next()?;
-        self.arrive(found, OnMiss::GoesAboveAll)
+        self.arrive(found)
     }
 
-    /// Moves to the previous pair; to the last if the cursor has no place. If there is no previous pair, the cursor is
-    /// then before the first pair.
+    /// Moves to the previous pair; to the last if the cursor has no place. If there is no previous pair, the cursor
+    /// stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
         let found = self.at.prev()?;
-        self.arrive(found, OnMiss::GoesBelowAll)
+        self.arrive(found)
     }
 
     /// Moves to the next value of the same key. If there is no next value, returns `None` and the cursor stays, even if
@@ -444,7 +444,7 @@ impl<'t> MultiCursor<'t> {
     pub fn next_duplicate(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return Ok(None) };
         let found = self.at.next()?.filter(|next| duplicates::read(&next.0).is_some_and(|next| next.0 == key));
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the first value of the next key; to the first pair if the cursor has no place. If there is no next key,
@@ -455,7 +455,7 @@ impl<'t> MultiCursor<'t> {
     pub fn next_key(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return self.next() };
         let found = self.at.seek(&duplicates::after(&key))?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the last value of the previous key; to the last pair if the cursor has no place. If there is no
@@ -470,7 +470,7 @@ impl<'t> MultiCursor<'t> {
             None => self.at.last(),
         });
         match found {
-            Ok(found) => self.arrive(found, OnMiss::Stays),
+            Ok(found) => self.arrive(found),
             Err(error) => self.place.stay(&mut self.at).and(Err(error)),
         }
     }

@@ -26,7 +26,7 @@ use crate::btree::insert::hash_of;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
 use crate::btree::search::{self, node_of};
-use crate::cursor::{BothWays, Cursor, Place, Stand, Walk};
+use crate::cursor::{BothWays, Cursor, Walk};
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::key_range::KeyRange;
@@ -168,18 +168,13 @@ impl<'a> Cursor<BtreeWalk<'a>> {
         self
     }
 
-    /// Restores a place without a check of the record and without a lock. Does not read the value.
-    pub fn stand(&mut self, at: Stand<'_>) {
-        let (place, key) = match at {
-            Stand::Nowhere => (Place::Nowhere, &[][..]),
-            Stand::On(key) => (Place::On, key),
-            Stand::BelowAll => (Place::BelowAll, &[][..]),
-            Stand::AboveAll => (Place::AboveAll, &[][..]),
-        };
-        (self.walk.position, self.place) = (None, place);
+    /// Returns to the record of a key, or to the gap that its deletion has left, without a check of the record and
+    /// without a lock. Does not read the value. Without a key, the cursor loses its place.
+    pub fn stand(&mut self, at: Option<&[u8]>) {
+        (self.walk.position, self.is_placed) = (None, at.is_some());
         self.walk.value.clear();
         self.walk.key.clear();
-        self.walk.key.extend_from_slice(key);
+        self.walk.key.extend_from_slice(at.unwrap_or_default());
     }
 }
 

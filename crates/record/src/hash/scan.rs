@@ -11,6 +11,7 @@
 
 use libtp_buffer::{FileId, SharedPage};
 use libtp_lock::{LockName, Mode};
+use rio::planted;
 
 use crate::btree::insert::hash_of;
 use crate::cursor::{Cursor, Walk};
@@ -68,6 +69,9 @@ pub struct HashWalk<'a> {
     from: Option<u64>,
     /// Keys that were copied and not read yet. The next key is the last element.
     keys: Vec<Vec<u8>>,
+    /// Whether a step from the walk's record has failed or found nothing. `from` and `keys` are then beyond places where
+    /// a record may have come meanwhile, so the next step searches after the walk's key.
+    has_strayed: bool,
     key: Vec<u8>,
     value: Vec<u8>,
     /// A buffer for the value of the next record.
@@ -78,7 +82,7 @@ impl<'a> Cursor<HashWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> HashCursor<'a> {
         let (keys, key, value, read) = Default::default();
-        Cursor::over(HashWalk { access, from: Some(0), keys, key, value, read })
+        Cursor::over(HashWalk { access, from: Some(0), keys, has_strayed: false, key, value, read })
     }
 
     /// Returns the database's name.
@@ -92,10 +96,41 @@ impl Walk for HashWalk<'_> {
     type OwnedKey = Vec<u8>;
 
     fn go_first(&mut self) -> Result<bool> {
-        self.go_or_stay(0, Walk::go_next)
+        self.go_or_stay(0, Self::go_on)
     }
 
     fn go_next(&mut self) -> Result<bool> {
+        if self.has_strayed && !planted("record: a hash cursor at the end finds no later record") {
+            let key = self.key.clone();
+            return self.move_after(&key);
+        }
+        let found = self.go_on();
+        self.has_strayed = !matches!(found, Ok(true));
+        found
+    }
+
+    fn move_after(&mut self, key: &[u8]) -> Result<bool> {
+        self.go_or_stay(place_of(key), |walk| {
+            walk.access.check_hash()?;
+            walk.copy_from(place_of(key))?;
+            // The values of the keys before `key` are not read.
+            walk.keys.retain(|other| is_after(other, key));
+            walk.go_on()
+        })
+    }
+
+    fn record(&self) -> (&[u8], &[u8]) {
+        (&self.key, &self.value)
+    }
+
+    fn owned(key: &[u8]) -> Vec<u8> {
+        key.to_vec()
+    }
+}
+
+impl HashWalk<'_> {
+    /// Goes to the next record of the copied keys, and copies further keys when there is no such record.
+    fn go_on(&mut self) -> Result<bool> {
         self.access.check_hash()?;
         loop {
             while let Some(key) = self.keys.last() {
@@ -117,32 +152,14 @@ impl Walk for HashWalk<'_> {
         }
     }
 
-    fn move_after(&mut self, key: &[u8]) -> Result<bool> {
-        self.go_or_stay(place_of(key), |walk| {
-            walk.access.check_hash()?;
-            walk.copy_from(place_of(key))?;
-            // The values of the keys before `key` are not read.
-            walk.keys.retain(|other| is_after(other, key));
-            walk.go_next()
-        })
-    }
-
-    fn record(&self) -> (&[u8], &[u8]) {
-        (&self.key, &self.value)
-    }
-
-    fn owned(key: &[u8]) -> Vec<u8> {
-        key.to_vec()
-    }
-}
-
-impl HashWalk<'_> {
     /// Searches from the place `from` on. If the search fails or finds nothing, the walk stays on its record.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
         let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
         let before = (self.from.replace(from), std::mem::take(&mut self.keys));
         let found = look(self);
-        if !matches!(found, Ok(true)) {
+        if matches!(found, Ok(true)) {
+            self.has_strayed = false;
+        } else {
             (self.from, self.keys) = before;
             (self.key, self.value) = (key, value);
         }

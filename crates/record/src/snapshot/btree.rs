@@ -17,7 +17,7 @@ use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
 use crate::btree::scan::{begin_within, end_after};
 use crate::btree::search::{self, node_of};
-use crate::cursor::{BothWays, Cursor, Place, Stand, Walk};
+use crate::cursor::{BothWays, Cursor, Walk};
 use crate::key_range::KeyRange;
 use crate::page::node::Node;
 use crate::page::overflow::ChainRef;
@@ -156,12 +156,12 @@ impl<'a> Cursor<SnapshotWalk<'a>> {
         &self.walk.range
     }
 
-    /// Goes to the next record if the batch has the whole record, or to the end if the batch is the last. Returns
-    /// whether the cursor is on a record. Returns `None` if the cursor did not move: the caller then calls
+    /// Goes to the next record if the batch has the whole record, and returns true. Returns false if the batch is the
+    /// last and has no next record. Returns `None` if the batch does not tell: the caller then calls
     /// [`Cursor::move_next`]. Cannot fail, and reads no shared memory.
     #[inline]
     pub fn step(&mut self) -> Option<bool> {
-        if self.place != Place::On {
+        if !self.is_placed {
             return None;
         }
         match self.walk.batch.entries.get(self.walk.index + 1) {
@@ -169,25 +169,19 @@ impl<'a> Cursor<SnapshotWalk<'a>> {
                 self.walk.index += 1;
                 Some(true)
             }
-            None if self.walk.batch.high.is_none() => {
-                self.place = Place::AboveAll;
-                Some(false)
-            }
+            None if self.walk.batch.high.is_none() => Some(false),
             _ => None,
         }
     }
 
-    /// Returns to an earlier place.
+    /// Returns to the record of a key that the snapshot shows, or makes the cursor lose its place.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
-    pub fn stand(&mut self, at: Stand<'_>) -> Result<()> {
-        self.place = match at {
-            Stand::Nowhere => Place::Nowhere,
-            Stand::On(key) if self.walk.seek_to(Some(key.to_vec()))? => Place::On,
-            Stand::On(_) => return Ok(()),
-            Stand::BelowAll => Place::BelowAll,
-            Stand::AboveAll => Place::AboveAll,
+    pub fn stand(&mut self, at: Option<&[u8]>) -> Result<()> {
+        self.is_placed = match at {
+            None => false,
+            Some(key) => self.walk.seek_to(Some(key.to_vec()))? || self.is_placed,
         };
         Ok(())
     }

@@ -11,7 +11,7 @@ use libtp_record::{duplicates, Listed};
 use rio::planted;
 
 use super::Index;
-use crate::db::cursor::{Cursor, EntryPlace, OnMiss, Pair};
+use crate::db::cursor::{Cursor, EntryPlace, Pair};
 use crate::{Error, Keys, Reader, Result};
 
 /// A record found through an index.
@@ -72,7 +72,7 @@ impl Index {
     /// Returns a cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
         let at = self.tree.raw_cursor(reader, keys.into().into_entries(None).unwrap_or_default());
-        IndexCursor { index: self, reader, at, place: EntryPlace::Nowhere, is_listed: Cell::new(false) }
+        IndexCursor { index: self, reader, at, place: EntryPlace::default(), is_listed: Cell::new(false) }
     }
 
     /// Returns a cursor over the index keys that begin with the given bytes.
@@ -136,7 +136,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
     }
 
     /// Moves to an entry whose record can be read. If the record cannot be read, the cursor stays in its place.
-    fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<IndexEntry>> {
+    fn arrive(&mut self, found: Option<Pair>) -> Result<Option<IndexEntry>> {
         let (index, reader, is_listed) = (self.index, self.reader, &self.is_listed);
         if !is_listed.replace(true) {
             let checked = index.check_listed(reader).inspect_err(|_| is_listed.set(false));
@@ -144,7 +144,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
                 return self.place.stay(&mut self.at).and(Err(error));
             }
         }
-        self.place.arrive(&mut self.at, found, on_miss, |entry| index.record_of(reader, entry))
+        self.place.arrive(&mut self.at, found, |entry| index.record_of(reader, entry))
     }
 
     /// Moves to the first record of the first index key.
@@ -153,7 +153,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.first()?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the last record of the last index key.
@@ -162,7 +162,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.last()?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the first record of the first index key that is `index_key` or greater.
@@ -171,7 +171,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
     /// As [`Cursor::first`].
     pub fn seek(&mut self, index_key: &[u8]) -> Result<Option<IndexEntry>> {
         let found = self.at.seek(&duplicates::beginning(index_key))?;
-        self.arrive(found, OnMiss::Stays)
+        self.arrive(found)
     }
 
     /// Moves to the next record; to the first if the cursor has no place.
@@ -180,7 +180,7 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.next()?;
-        self.arrive(found, OnMiss::GoesAboveAll)
+        self.arrive(found)
     }
 
     /// Moves to the previous record; to the last if the cursor has no place.
@@ -189,6 +189,6 @@ impl<'t, R: Reader> IndexCursor<'t, R> {
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.prev()?;
-        self.arrive(found, OnMiss::GoesBelowAll)
+        self.arrive(found)
     }
 }
