@@ -2,7 +2,7 @@
  * Berkeley DB 3's interface for nvi (nvi_db.h), over <db.h> of this library. nvi uses recno files only.
  *
  * nvi reads a text file into a recno file (set_re_source), closes it, opens it again without the text, edits the lines,
- * and syncs them now and then. Here the recno file is the one that bfname names, and the text file is opened for reading
+ * and syncs them now and then. Here bfname names the recno file, and the text file is opened for reading
  * only. Each open is in plain mode, so a sync is what saves the lines from a crash.
  */
 #define DB db185
