@@ -1,15 +1,15 @@
 //! Checks the imports between the modules of one crate. In `libtp` a module must not import from a higher floor. In any
-//! crate the number of modules in cycles of imports must not rise.
+//! crate, test or example the number of modules in cycles of imports must not rise.
 //!
-//! `cycles.txt` in this directory has, for each crate, the number of modules in cycles of imports. A higher number
-//! means a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a line has
-//! no cycle.
+//! `cycles.txt` in this directory has, for each crate's folder, the number of modules in cycles of imports. A higher
+//! number means a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a
+//! line has no cycle.
 
 use super::source::{code, is_word, line_of, word_places, File};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The crate with floors.
-const CRATE: &str = "crates/libtp";
+const CRATE: &str = "crates/libtp/src";
 /// The floors of the crate, the lowest first. A module imports from its own floor and from lower floors.
 const FLOORS: [&str; 10] =
     ["ground", "open", "region", "txn", "db", "typed", "files", "admin", "environment", "testing"];
@@ -17,6 +17,8 @@ const FLOORS: [&str; 10] =
 const LIMITS: &str = "xtask/src/tidy/cycles.txt";
 /// The largest number of modules that a complaint names.
 const NAMED_MAX: usize = 8;
+/// The largest number of modules that export the same name, one from another.
+const EXPORTS_MAX: usize = 4;
 
 /// A module's path below the crate's root.
 type Module<'f> = Vec<&'f str>;
@@ -60,87 +62,87 @@ pub fn cycles(files: &[File]) -> Vec<String> {
         .filter_map(|line| line.rsplit_once(' '))
         .filter_map(|(one, n)| Some((one, n.parse().ok()?)))
         .collect();
-    let crates: BTreeSet<&str> = files.iter().filter_map(|file| crate_of(&file.path)).collect();
     let mut complaints = Vec::new();
-    for krate in crates {
-        let found = in_cycles(files, krate);
-        let (count, limit) = (found.len(), limits.get(krate).copied().unwrap_or(0));
+    for root in roots(files) {
+        let found = in_cycles(files, root);
+        let (count, limit) = (found.len(), limits.get(root).copied().unwrap_or(0));
         if count > limit {
             let some = found.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
             complaints.push(format!(
-                "{krate} has {count} modules in cycles of imports, and had {limit}: move the shared part into a separate module. \
+                "{root} has {count} modules in cycles of imports, and had {limit}: move the shared part into a separate module. \
                  Some of them: {some}"
             ));
         } else if count < limit {
-            complaints.push(format!(
-                "{krate} has {count} modules in cycles of imports: write `{krate} {count}` into {LIMITS}"
-            ));
+            complaints
+                .push(format!("{root} has {count} modules in cycles of imports: write `{root} {count}` into {LIMITS}"));
         }
     }
     complaints
 }
 
-/// Returns the modules that import themselves through other modules. In a crate with floors, only the modules directly
-/// on a floor are returned; in any other crate, only the modules at the root. A deeper module counts as a part of the
-/// module that encloses it at this level.
-fn in_cycles(files: &[File], krate: &str) -> Vec<String> {
-    let depth = if krate == CRATE { 2 } else { 1 };
-    let name = |module: &Module| module[..depth.min(module.len())].join("::");
-    let mut next: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for import in imports(files, krate) {
-        let (from, to) = (name(&import.from), name(&import.to));
-        if from != to {
-            next.entry(from).or_default().insert(to);
+/// Returns the modules that import themselves through modules of the same parent. A module deeper than these modules
+/// counts as a part of the module that encloses it. Imports between a parent and its children do not count.
+fn in_cycles(files: &[File], root: &str) -> Vec<String> {
+    let mut next: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+    for Import { from, to, .. } in imports(files, root) {
+        let shared = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
+        if shared < from.len().min(to.len()) {
+            next.entry(from[..=shared].to_vec()).or_default().insert(to[..=shared].to_vec());
         }
     }
-    let comes_back = |start: &&String| {
+    let comes_back = |start: &&Module| {
         let (mut seen, mut left) = (BTreeSet::new(), vec![*start]);
         while let Some(at) = left.pop() {
             left.extend(next.get(at).into_iter().flatten().filter(|to| seen.insert(*to)));
         }
         seen.contains(start)
     };
-    next.keys().filter(comes_back).cloned().collect()
+    next.keys().filter(comes_back).map(|module| module.join("::")).collect()
 }
 
-/// Returns the crate of a source file.
-fn crate_of(path: &str) -> Option<&str> {
-    let (krate, _) = path.split_once("/src/").filter(|_| path.ends_with(".rs"))?;
-    krate.strip_prefix("crates/").filter(|name| !name.contains('/')).map(|_| krate)
+/// Returns the folder of each crate's root file: of libraries, programs, and tests and examples that are folders.
+fn roots(files: &[File]) -> BTreeSet<&str> {
+    files.iter().filter_map(|file| file.path.strip_suffix("/lib.rs").or(file.path.strip_suffix("/main.rs"))).collect()
 }
 
-/// Returns the modules of a crate, except its root and tests.
-fn modules<'f>(files: &'f [File], krate: &str) -> Vec<(&'f File, Module<'f>)> {
+/// Returns the modules below a crate's root, except tests of the crate.
+fn modules<'f>(files: &'f [File], root: &str) -> Vec<(&'f File, Module<'f>)> {
+    let nested: Vec<&str> = roots(files).into_iter().filter(|one| is_below(one, root)).collect();
     let mut found = Vec::new();
-    for file in files {
-        let Some(path) = file.path.strip_prefix(krate).and_then(|rest| rest.strip_prefix("/src/")) else { continue };
-        let Some(path) = path.strip_suffix(".rs") else { continue };
+    for file in files.iter().filter(|file| is_below(&file.path, root)) {
+        let Some(path) = file.path[root.len() + 1..].strip_suffix(".rs") else { continue };
         let mut module: Module = path.split('/').collect();
         if module.last() == Some(&"mod") {
             module.pop();
         }
         let is_root = module.is_empty() || ["lib", "main", "bin"].contains(&module[0]);
-        if !is_root && !module.iter().any(|part| part.ends_with("tests")) {
+        let is_elsewhere = nested.iter().any(|one| is_below(&file.path, one));
+        if !is_root && !is_elsewhere && !module.iter().any(|part| part.ends_with("tests")) {
             found.push((file, module));
         }
     }
     found
 }
 
+/// Returns whether the path is below the folder.
+fn is_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
+}
+
 /// Returns every use of another module of the crate, outside of tests.
-fn imports<'f>(files: &'f [File], krate: &str) -> Vec<Import<'f>> {
-    let modules = modules(files, krate);
+fn imports<'f>(files: &'f [File], root: &str) -> Vec<Import<'f>> {
+    let modules = modules(files, root);
     let known: BTreeMap<String, &Module> = modules.iter().map(|(_, module)| (module.join("::"), module)).collect();
-    let exported = exported(files, krate);
+    let exported = exported(files, root, &modules);
     let mut found = Vec::new();
     for (file, from) in &modules {
         let code = code(&file.text);
         let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or(&code);
         for (place, mut to) in paths(code, from) {
-            // The first word is no module, so it is a name that the crate's root exports from a module.
-            if !known.contains_key(&to[0]) {
-                let Some(module) = exported.get(&to[0]) else { continue };
-                to.clone_from(module);
+            for _ in 0..EXPORTS_MAX {
+                let named = |length: &usize| exported.get(&to[..*length]);
+                let Some(length) = (1..=to.len()).find(|length| named(length).is_some()) else { break };
+                to = [&exported[&to[..length]], &to[length..]].concat();
             }
             // The path ends with names inside a module. The imported module is the longest beginning of the path that
             // names a module.
@@ -155,17 +157,28 @@ fn imports<'f>(files: &'f [File], krate: &str) -> Vec<Import<'f>> {
     found
 }
 
-/// Returns the module of each name that the crate's root exports.
-fn exported(files: &[File], krate: &str) -> BTreeMap<String, Vec<String>> {
-    let root = files.iter().find(|file| file.path == format!("{krate}/src/lib.rs"));
-    let code = root.map_or(String::new(), |file| code(&file.text));
+/// Returns the full path of each name that the crate's root, or a module with children, imports. Other modules can import
+/// the name from there.
+fn exported(files: &[File], root: &str, modules: &[(&File, Module)]) -> BTreeMap<Vec<String>, Vec<String>> {
+    let has_children =
+        |parent: &Module| modules.iter().any(|(_, one)| one.len() > parent.len() && one.starts_with(parent));
+    let parents = modules.iter().filter(|(_, module)| has_children(module)).cloned();
+    let root = files.iter().find(|file| file.path == format!("{root}/lib.rs")).map(|file| (file, Module::new()));
     let mut found = BTreeMap::new();
-    for place in word_places(&code, "use") {
-        let mut paths = Vec::new();
-        tree(&code[place + "use".len()..], Vec::new(), &mut paths);
-        for mut path in paths {
-            if let Some(name) = path.pop().filter(|_| !path.is_empty()) {
-                found.insert(name, path);
+    for (file, module) in parents.chain(root) {
+        let module: Vec<String> = module.into_iter().map(str::to_owned).collect();
+        let code = code(&file.text);
+        for place in word_places(&code, "use") {
+            let mut paths = Vec::new();
+            tree(&code[place + "use".len()..], module.clone(), &mut paths);
+            for mut path in paths {
+                if path.get(module.len()).is_some_and(|first| first == "crate") {
+                    path.drain(..=module.len());
+                }
+                let name = [&module[..], &path[path.len().saturating_sub(1)..]].concat();
+                if name != path {
+                    found.insert(name, path);
+                }
             }
         }
     }
@@ -239,7 +252,7 @@ mod tests {
 
     #[test]
     fn imports_go_downwards_also_by_the_names_that_the_root_exports() {
-        let in_src = |path: &str, text: &str| file(&format!("{CRATE}/src/{path}"), text);
+        let in_src = |path: &str, text: &str| file(&format!("{CRATE}/{path}"), text);
         let files = [
             in_src("lib.rs", "mod db; mod txn;\npub use db::handle::Db;\npub use txn::run::Run;\n"),
             in_src("db/handle.rs", "use crate::{Run, Other};\n// crate::admin::backup\n"),
@@ -267,11 +280,29 @@ mod tests {
                 file(LIMITS, limits),
             ]
         };
-        assert_eq!(cycles(&tree("crates/log 2\n")), Vec::<String>::new());
+        assert_eq!(cycles(&tree("crates/log/src 2\n")), Vec::<String>::new());
         assert!(
             cycles(&tree(""))[0].contains("2 modules in cycles of imports, and had 0: ")
                 && cycles(&tree(""))[0].ends_with("a, b")
         );
-        assert!(cycles(&tree("crates/log 3\n"))[0].ends_with("write `crates/log 2` into xtask/src/tidy/cycles.txt"));
+        let less = &cycles(&tree("crates/log/src 3\n"))[0];
+        assert!(less.ends_with("write `crates/log/src 2` into xtask/src/tidy/cycles.txt"), "{less}");
+    }
+
+    #[test]
+    fn a_cycle_is_found_at_every_depth_and_through_the_names_that_a_parent_exports() {
+        let files = [
+            file("tests/kills/main.rs", "mod a;"),
+            file("tests/kills/a.rs", "mod b; mod c; mod d;\npub use c::{x as y, C};"),
+            file("tests/kills/a/b.rs", "use super::C;"),
+            file("tests/kills/a/c.rs", "use crate::a::b::deep::f;"),
+            file("tests/kills/a/b/deep.rs", "use crate::a; use super::super::d;"),
+            file("tests/kills/a/d.rs", "use super::A;"),
+            file("tests/kills/other/main.rs", "mod a;"),
+            file("tests/kills/other/a.rs", ""),
+        ];
+        let complaints = cycles(&files);
+        assert_eq!(complaints.len(), 1, "{complaints:?}");
+        assert!(complaints[0].starts_with("tests/kills has 2 ") && complaints[0].ends_with(": a::b, a::c"));
     }
 }
