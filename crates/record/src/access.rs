@@ -1,8 +1,9 @@
 //! Method dispatch: the calls on records by key, each for a B-tree and for a hash file.
 //!
-//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. Only this file chooses the code of a call by
-//! the database's method. An access method only refuses files of another method ([`Access::check_btree`] and similar
-//! checks).
+//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. This file chooses the code of a call on one record
+//! by the database's method. The method also decides which first pages a new file gets (`open.rs`), how several keys are
+//! read at once (`many.rs`), and which walk a cursor of `libtp` gets. An access method only refuses files of another
+//! method ([`Access::check_btree`] and similar checks).
 
 use crate::btree::get::LeafPlace;
 use libtp_buffer::ExclusivePage;
@@ -11,7 +12,7 @@ use crate::btree::change::{Outcome, Policy};
 use crate::btree::verify::Verified;
 use crate::copies::append_copy;
 use crate::database::{Granularity, Method};
-use crate::hash::put::ChangedBucket;
+use crate::hash::bucket::ChangedBucket;
 use crate::link::Link;
 use crate::locking::{Access, Purpose};
 use crate::part::Part;
@@ -33,7 +34,7 @@ impl<'a> Access<'a> {
         let entered = self.enter_for(key, Purpose::Read)?;
         match self.database.method() {
             Method::Hash => self.hash_get(key, entered, read),
-            _ => self.btree_get(key, entered, read),
+            _ => self.btree_get(key, entered, |_, _, _| {}, read),
         }
     }
 

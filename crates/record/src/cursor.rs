@@ -3,6 +3,8 @@
 //! A [`Walk`] goes from record to record. The [`Cursor`] that has the walk notes whether it has a position: a new cursor
 //! has no position, and a cursor that has found a record is on the walk's record. A call that fails or finds no record
 //! does not move the cursor, also at the first and at the last record.
+//!
+//! The cursor of a list (`libtp::ListCursor`) is not a [`Cursor`], because it goes by number and may also insert.
 
 use rio::planted;
 

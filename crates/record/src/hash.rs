@@ -5,13 +5,14 @@
 //! | `page` | the pages of a bucket and the file's header |
 //! | `bucket`, `chain` | a latched bucket and a search in it; its chain of further pages |
 //! | `get`, `put`, `scan` | reads a record, changes a record, reads record after record |
-//! | `room` | makes room in a bucket |
+//! | `room`, `chain_changes` | makes room in a bucket; changes of the chain |
 //! | `split` | adds a bucket and moves records to it |
 //! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
 //! | `verify` | checks the whole file |
 
 pub(crate) mod bucket;
 mod chain;
+mod chain_changes;
 
 mod get;
 pub mod log_records;

@@ -7,6 +7,8 @@
 //! link to the record of one key may lead to the record of the other key after the first record was removed; the reader
 //! can compare the keys (`link.rs`).
 
+use crate::page::slotted::SplitKey;
+
 const SEEDS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
 /// Multiplies two words, and mixes the low and high halves of the product.
@@ -47,6 +49,15 @@ pub fn key_hash(key: &[u8]) -> u64 {
         }
     };
     fold(SEEDS[2] ^ length as u64, fold(a ^ SEEDS[1], b ^ state) ^ SEEDS[3])
+}
+
+/// Returns the hash of a key in two pieces.
+pub(crate) fn hash_of(key: SplitKey<'_>) -> u64 {
+    let mut whole = [0; 256];
+    let Some(whole) = whole.get_mut(..key.bytes()) else { return key_hash(&key.to_vec()) };
+    whole[..key.prefix.len()].copy_from_slice(key.prefix);
+    whole[key.prefix.len()..].copy_from_slice(key.suffix);
+    key_hash(whole)
 }
 
 #[cfg(test)]

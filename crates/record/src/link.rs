@@ -9,10 +9,10 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::btree::get::Value;
-use crate::btree::insert::hash_of;
 use crate::btree::long_value;
+use crate::btree::value::Value;
 use crate::database::Granularity;
+use crate::key_hash::hash_of;
 use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};

@@ -22,7 +22,7 @@ use libtp_txn::{Change, Managers, TxnSession};
 use rio::{failpoint, planted};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::btree::search::ROOT;
+use crate::btree::descent::ROOT;
 use crate::database::{Database, KeyFormat, Method};
 use crate::file_header::{check_record_bytes, unsuitable, FileHeader, FoundFile, AT, END, PAGES_MIN};
 use crate::found_files::{check_entry, copied, entry_of, find_file};

@@ -14,7 +14,7 @@ use libtp_buffer::{check, is_page_size, is_zero, FileId, PageHeader, PageId, Pag
 use libtp_io::File;
 use libtp_log::Lsn;
 
-use crate::btree::get::Value;
+use crate::btree::value::Value;
 use crate::btree::verify::Finding;
 use crate::database::{KeyFormat, Method};
 use crate::file_header::{found, read_header, LIST};

@@ -10,12 +10,14 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
+use crate::btree::descent::{node_of, ROOT};
 use crate::btree::log_records::{Absorb, ABSORB};
-use crate::btree::search::{self, node_of, number_of, ROOT};
-use crate::btree::unlink::{fits_with_high, free_unlinked, remember};
+use crate::btree::search::{self, number_of};
+use crate::btree::unlinked::{free_unlinked, remember};
 use crate::locking::Access;
 use crate::log_body::short;
 use crate::page::node::{Node, INNER_CELL_HEAD};
+use crate::page::rebuild::Frame;
 use crate::page::slotted::SLOT_BYTES;
 use crate::pages::rank;
 use crate::Result;
@@ -37,6 +39,16 @@ fn can_absorb(node: &Node<'_>, gone: u32, level: u8) -> bool {
         && !node.is_deleted()
         && !node.is_incomplete()
         && node.header().unlinked.get() == 0
+}
+
+/// Returns whether a page's cells and `more` bytes fit with the new upper bound `high`, which may shorten the page's
+/// prefix.
+pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool {
+    let page_bytes = node.page_bytes();
+    let prefix = usize::from(node.header().prefix_bytes.get());
+    let longer = prefix.saturating_sub(Frame::prefix_bytes(node.low(), high, page_bytes)) * node.count();
+    let used: usize = (0..node.count()).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).sum();
+    used + longer + more <= Frame::room(node.low(), high, page_bytes)
 }
 
 /// Lets the left neighbour absorb the page on `level` that begins with `separator`, if the page has one child and no

@@ -13,7 +13,7 @@ use rio::planted;
 use zerocopy::IntoBytes;
 
 use crate::btree::encode::{self, After};
-use crate::btree::ghosts;
+use crate::btree::horizon::{first_own_lsn, is_seen_by_all};
 use crate::btree::log_records::DropChain;
 use crate::btree::long_value::{self, older_on, replaced_record};
 use crate::btree::redo::{self, Seat};
@@ -379,8 +379,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
             return Ok(Err(Attempt::Done(false)));
         }
         let is_settled = |record: &Record<'_>| {
-            let is_old =
-                record.lsn < ghosts::first_own_lsn(&self.access) && ghosts::is_seen_by_all(&self.access, record.lsn);
+            let is_old = record.lsn < first_own_lsn(&self.access) && is_seen_by_all(&self.access, record.lsn);
             is_old || planted("record: a replaced chain is freed at once")
         };
         // Once the new value is written, the older chain cannot be dropped first: the new chain names the chain that it

@@ -13,10 +13,11 @@
 
 use rio::failpoint;
 
+use crate::btree::descent::{node_of, ROOT};
 use crate::btree::merge::{bytes_with, is_settled, merge};
-use crate::btree::search::{self, node_of, ROOT};
+use crate::btree::search;
 use crate::btree::split::split_off;
-use crate::btree::unlink::free_unlinked;
+use crate::btree::unlinked::free_unlinked;
 use crate::database::Granularity;
 use crate::locking::Access;
 use crate::page::node::Node;

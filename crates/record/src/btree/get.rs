@@ -11,17 +11,19 @@ use libtp_buffer::SharedPage;
 use libtp_lock::LockName;
 use libtp_log::Lsn;
 
+use crate::btree::descent::node_of;
 use crate::btree::long_value;
 use crate::btree::redo::Seat;
 use crate::btree::search;
+use crate::btree::value::Value;
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
 use crate::page::node::{Node, Record};
-use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
+use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
-use crate::{Error, Result};
+use crate::Result;
 
 /// Bytes of a cell that are prefetched. Most records are shorter.
 const CELL_PREFETCH_BYTES: usize = 128;
@@ -35,14 +37,6 @@ pub(crate) struct LeafPlace {
     pub(crate) record_lsn: Lsn,
 }
 
-/// A value as a leaf stores it.
-pub(crate) enum Value<'p> {
-    /// The bytes themselves.
-    Here(&'p [u8]),
-    /// A reference to a chain of overflow pages.
-    Chain(ChainRef),
-}
-
 /// The result of a get on the leaf of the wanted key.
 enum Looked {
     /// The value was read, or the key has no record.
@@ -53,72 +47,7 @@ enum Looked {
     Busy(LockName),
 }
 
-impl<'p> Record<'p> {
-    /// Returns the stored value without the reference to a replaced chain.
-    #[inline]
-    pub(crate) fn current(&self) -> Option<&'p [u8]> {
-        if !self.flags.has(RecordFlags::REPLACED) {
-            return Some(self.stored);
-        }
-        self.stored.get(..self.stored.len().checked_sub(CHAIN_REF_BYTES)?)
-    }
-
-    /// Returns the chain that the last change replaced, if the chain is not freed yet.
-    pub(crate) fn replaced(&self) -> Option<ChainRef> {
-        if !self.flags.has(RecordFlags::REPLACED) {
-            return None;
-        }
-        ChainRef::read(self.stored.get(self.stored.len().checked_sub(CHAIN_REF_BYTES)?..)?)
-    }
-
-    /// Returns the value; `None` if the stored bytes are impossible.
-    #[inline]
-    pub(crate) fn value(&self) -> Option<Value<'p>> {
-        let current = self.current()?;
-        if self.flags.has(RecordFlags::OVERFLOW) {
-            return ChainRef::read(current).map(Value::Chain);
-        }
-        Some(Value::Here(current))
-    }
-}
-
 impl<'a> Access<'a> {
-    /// Returns the record at a slot of a leaf.
-    #[inline]
-    pub(crate) fn record_at<'p>(&self, number: u32, node: &Node<'p>, slot: usize) -> Result<Record<'p>> {
-        node.record(slot).ok_or_else(|| self.no_record(number, slot))
-    }
-
-    #[cold]
-    fn no_record(&self, number: u32, slot: usize) -> Error {
-        self.pages.corrupt(number, format!("the record at slot {slot} is outside the page's heap"))
-    }
-
-    #[cold]
-    fn no_value(&self, number: u32, slot: usize) -> Error {
-        self.pages.corrupt(
-            number,
-            format!("the record at slot {slot} has a flag for a value on other pages, but names no page"),
-        )
-    }
-
-    #[inline]
-    pub(crate) fn value_of<'p>(&self, number: u32, slot: usize, record: &Record<'p>) -> Result<Value<'p>> {
-        record.value().ok_or_else(|| self.no_value(number, slot))
-    }
-
-    /// Reads a record for a caller that has locked the database. If `entered` has no granularity, no further lock is
-    /// taken.
-    #[inline]
-    pub(crate) fn btree_get<R>(
-        &self,
-        key: &[u8],
-        entered: (Purpose, Option<Granularity>),
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
-        self.btree_get_noted(key, entered, |_, _, _| {}, read)
-    }
-
     /// Like [`Access::btree_get`], for a caller that will change the record. If the record has no flags, the whole
     /// record is on the leaf, and the call stores the record's place in `place`.
     #[inline]
@@ -135,13 +64,13 @@ impl<'a> Access<'a> {
                 *place = Some(LeafPlace { page, page_lsn, seat: Seat::of(slot, record), record_lsn: record.lsn });
             }
         };
-        self.btree_get_noted(key, entered, note, read)
+        self.btree_get(key, entered, note, read)
     }
 
-    /// Like [`Access::btree_get`]. If the value is on the leaf, the call also passes to `note` the latched leaf, the
-    /// slot and the record.
+    /// Reads a record for a caller that has locked the database. If `entered` has no granularity, no further lock is
+    /// taken. If the value is on the leaf, the call also passes to `note` the latched leaf, the slot and the record.
     #[inline(always)]
-    fn btree_get_noted<R>(
+    pub(crate) fn btree_get<R>(
         &self,
         key: &[u8],
         entered: (Purpose, Option<Granularity>),
@@ -238,7 +167,7 @@ impl<'a> Access<'a> {
         let _visit = self.pages.visit();
         let leaf = search::shared(&self.pages, key, 0)?;
         let number = leaf.id().page().raw();
-        let (slot, found) = search::node_of(&self.pages, number, &leaf)?.find(key);
+        let (slot, found) = node_of(&self.pages, number, &leaf)?.find(key);
         Ok(found.then_some((number, slot)))
     }
 }

@@ -13,23 +13,23 @@
 //! A ghost or a replaced chain is also kept while a snapshot may need the version before it: until every present and
 //! future snapshot sees the change that made the ghost or replaced the chain (`Managers::reclaim_horizon`).
 
-use std::cell::OnceCell;
 use std::ops::Range;
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;
 use libtp_log::Lsn;
-use libtp_txn::State;
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
 use crate::btree::change::drop_replaced;
-use crate::btree::insert::hash_of;
+use crate::btree::descent::node_of;
+use crate::btree::horizon::{first_own_lsn, is_seen_by_all, Horizon};
 use crate::btree::log_records::{Reclaim, ReclaimEntry, RECLAIM, RECLAIM_REMOVE, RECLAIM_TRIM};
-use crate::btree::search::node_of;
 use crate::btree::split_plan::Incoming;
 use crate::btree::unlink;
+use crate::btree::unlinked::free_unlinked;
 use crate::database::Granularity;
+use crate::key_hash::hash_of;
 use crate::lock_names;
 use crate::locking::Access;
 use crate::log_body::short;
@@ -37,33 +37,6 @@ use crate::page::node::{Node, Record};
 use crate::page::record_lsn::RecordFlags;
 use crate::page_header;
 use crate::Result;
-
-/// Returns a lower bound of the LSNs that the running transaction has logged.
-pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
-    let txn = access.pages.change.txn;
-    if txn.last_lsn().is_none() || txn.state() == State::Idle {
-        return Lsn::new(u64::MAX);
-    }
-    let running = access.pages.change.managers.transactions();
-    running.iter().find(|info| info.id == txn.id()).map_or(Lsn::NONE, |info| info.first_lsn)
-}
-
-/// The LSN below which no snapshot searches for replaced versions. Computed at the first use: most callers do not need
-/// it.
-#[derive(Default)]
-pub(crate) struct Horizon(OnceCell<Lsn>);
-
-impl Horizon {
-    /// Returns whether every snapshot sees `version`. True for a ghost with LSN 0, whose insertion was undone.
-    pub(crate) fn has_passed(&self, access: &Access<'_>, version: Lsn) -> bool {
-        version < *self.0.get_or_init(|| access.pages.change.managers.reclaim_horizon())
-    }
-}
-
-/// Returns whether no snapshot searches for the version that `version` replaced.
-pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
-    Horizon::default().has_passed(access, version)
-}
 
 /// Returns whether no rollback can need an earlier state of the record.
 fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
@@ -177,7 +150,7 @@ pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>
     let pages = &access.pages;
     let own = first_own_lsn(access);
     let may_give = free_chains(access, number, own, Some(incoming.key))?;
-    unlink::free_unlinked(access, None)?;
+    free_unlinked(access, None)?;
     if !may_give {
         return Ok(false);
     }
@@ -260,7 +233,7 @@ pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Resu
     debug_assert!(pages.session().is_in_tree(), "outside of a tree operation, pages may be reused");
     let own = first_own_lsn(access);
     free_chains(access, number, own, None)?;
-    unlink::free_unlinked(access, left)?;
+    free_unlinked(access, left)?;
     pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
     let is_empty = {
         let mut leaf = pages.exclusive(number, 0)?;

@@ -13,20 +13,21 @@ use rio::{failpoint, planted};
 
 use crate::btree::change::{Attempt, Codes, Leaf, Moment, RecordChange, Seek, Sought, Spot, Tryout};
 use crate::btree::dense;
+use crate::btree::descent::node_of;
 use crate::btree::ghosts;
 use crate::btree::log_records::{DELETE, DROP_CHAIN, INSERT, UPDATE};
 use crate::btree::neighbour::{self, Stretch};
-use crate::btree::search::{self, node_of};
+use crate::btree::search;
 use crate::btree::split;
 use crate::btree::split_plan::Incoming;
 use crate::btree::unlink;
+use crate::btree::unlinked::free_unlinked;
 use crate::database::Granularity;
-use crate::key_hash::key_hash;
+use crate::key_hash::hash_of;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};
 use crate::page::node::Node;
 use crate::page::rebuild::Frame;
-use crate::page::slotted::SplitKey;
 use crate::pages::{rank, Pages, Visit};
 use crate::Result;
 
@@ -161,7 +162,7 @@ impl<'a> Leaf<'a> for ExclusivePage<'a> {
             return Ok(());
         }
         if kept.pins.len() >= KEPT_MAX {
-            unlink::free_unlinked(access, None)?;
+            free_unlinked(access, None)?;
             for empty in kept.pins.drain(..KEPT_MAX / 2) {
                 unlink::unlink(access, empty.id().page().raw())?;
             }
@@ -260,13 +261,4 @@ impl<'a> Access<'a> {
         }
         Ok(NextKey::End)
     }
-}
-
-/// Returns the hash of a key in two pieces.
-pub(crate) fn hash_of(key: SplitKey<'_>) -> u64 {
-    let mut whole = [0; 256];
-    let Some(whole) = whole.get_mut(..key.bytes()) else { return key_hash(&key.to_vec()) };
-    whole[..key.prefix.len()].copy_from_slice(key.prefix);
-    whole[key.prefix.len()..].copy_from_slice(key.suffix);
-    key_hash(whole)
 }

@@ -18,11 +18,11 @@ use libtp_log::Lsn;
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
+use crate::btree::descent::{node_of, ROOT};
 use crate::btree::filling::{Filling, Loading};
 use crate::btree::ghosts;
 use crate::btree::log_records::{Load, LoadRoot, LOAD, LOAD_ROOT};
 use crate::btree::long_value;
-use crate::btree::search::{node_of, ROOT};
 use crate::locking::Access;
 use crate::log_body::short;
 use crate::page::free_pages::META_PAGE;

@@ -13,7 +13,7 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::btree::get::Value;
+use crate::btree::value::Value;
 use crate::copies::append_copy;
 use crate::locking::Access;
 use crate::page::free_pages::META_PAGE;

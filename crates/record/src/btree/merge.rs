@@ -15,10 +15,11 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
+use crate::btree::descent::node_of;
 use crate::btree::ghosts;
 use crate::btree::log_records::{append_cell, Merge, MERGE};
-use crate::btree::search::{self, node_of, number_of};
-use crate::btree::unlink;
+use crate::btree::search::{self, number_of};
+use crate::btree::unlinked::{free_unlinked, remember};
 use crate::database::Granularity;
 use crate::lock_names;
 use crate::locking::Access;
@@ -102,13 +103,13 @@ impl Access<'_> {
             let step = self.compact_leaf(&key, fill_percent)?;
             // The visit of the tree has ended before this call. Otherwise the visit would also delay the reuse of the
             // pages that we unlinked.
-            unlink::free_unlinked(self, Some(step.leaf))?;
+            free_unlinked(self, Some(step.leaf))?;
             done.merged += u64::from(step.has_merged);
             done.leaves += u64::from(!step.has_merged);
             // After a merge the same leaf may take the next neighbour, too.
             done.next = if step.has_merged { Some(key) } else { step.next };
         }
-        unlink::free_unlinked(self, None)?;
+        free_unlinked(self, None)?;
         Ok(done)
     }
 
@@ -223,6 +224,6 @@ pub(crate) fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<
         None => pages.apply_checked(MERGE, body.body(), &mut [left_page, gone_page, &mut parent_page]),
     }?;
     failpoint("merge: merged, not remembered");
-    unlink::remember(access, left, gone, lsn);
+    remember(access, left, gone, lsn);
     Ok(true)
 }

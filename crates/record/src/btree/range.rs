@@ -13,9 +13,10 @@
 use libtp_lock::Mode;
 use libtp_txn::State;
 
+use crate::btree::descent::node_of;
 use crate::btree::ghosts;
-use crate::btree::search::{self, node_of};
-use crate::btree::unlink;
+use crate::btree::search;
+use crate::btree::unlinked::free_unlinked;
 use crate::btree::BtreeCursor;
 use crate::key_range::KeyRange;
 use crate::lock_names;
@@ -106,7 +107,7 @@ impl Access<'_> {
                 (number, node_of(&self.pages, number, &leaf)?.right())
             };
             let gone = self.clear_towards(Side::Left, Some(leaf))? + self.clear_towards(Side::Right, right)?;
-            unlink::free_unlinked(self, None)?;
+            free_unlinked(self, None)?;
             Ok(gone)
         })
     }
@@ -167,7 +168,7 @@ impl Access<'_> {
                 break;
             }
         }
-        unlink::free_unlinked(self, None)?;
+        free_unlinked(self, None)?;
         Ok(gone)
     }
 

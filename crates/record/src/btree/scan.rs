@@ -20,14 +20,15 @@ use libtp_lock::{LockName, Mode};
 use libtp_log::Lsn;
 use rio::planted;
 
-use crate::btree::get::Value;
+use crate::btree::descent::{self, node_of};
 use crate::btree::ghosts;
-use crate::btree::insert::hash_of;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
-use crate::btree::search::{self, node_of};
+use crate::btree::search;
+use crate::btree::value::Value;
 use crate::cursor::{BothWays, Cursor, Walk};
 use crate::database::Granularity;
+use crate::key_hash::hash_of;
 use crate::key_hash::key_hash;
 use crate::key_range::KeyRange;
 use crate::lock_names;
@@ -364,7 +365,7 @@ impl<'a> BtreeWalk<'a> {
             }
             return Ok(true);
         }
-        Err(self.access.pages.corrupt(search::ROOT, "a cursor could not find the next page"))
+        Err(self.access.pages.corrupt(descent::ROOT, "a cursor could not find the next page"))
     }
 
     /// Prepares to repeat the step: from the cursor's own key in the first [`WHOLE_WAYS`] rounds, and from the last
@@ -451,7 +452,7 @@ impl<'a> BtreeWalk<'a> {
         let (mut leaf, mut slot) = match (self.remembered()?, towards) {
             (Some(remembered), _) => remembered,
             (None, Towards::Last) => {
-                let leaf = search::last(&pages, 0)?;
+                let leaf = descent::last(&pages, 0)?;
                 let count = node_of(&pages, leaf.id().page().raw(), &leaf)?.count();
                 (leaf, count)
             }

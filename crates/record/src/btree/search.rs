@@ -1,10 +1,5 @@
-//! Descends the tree: holds one latch at a time, and follows the right link of a page that was split meanwhile.
-//!
-//! Paper: LIBTP 3.1.2, after Lehman and Yao. The session unlatches a page before it latches the child. If the child was
-//! split in between, its high key shows that, and the session follows its right link. A page that was emptied and
-//! unlinked meanwhile has a mark, and the search begins again (PROTOCOLS T2).
-//!
-//! The usual way down reads inner pages without their latches (`glance`), and latches a page where that fails.
+//! Finds the leaf or page of a key. The usual way down reads inner pages without their latches (`glance`), and latches a
+//! page where that fails. Where that fails, too, `descent` takes over.
 //!
 //! If a session follows a right link to a page for which the parent has no downlink yet, the session posts that page:
 //! it inserts the downlink (PROTOCOLS T1). The post helps other sessions. If it fails, for example because the log is
@@ -13,106 +8,18 @@
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
 
-use crate::btree::{glance, post};
+use crate::btree::descent::{self, node_of, ROOT};
+use crate::btree::glance;
+use crate::btree::split::post_passed;
 use crate::database::Database;
-use crate::page::free_pages::FIRST_PAGE;
 use crate::page::node::Node;
 use crate::page::rebuild::Frame;
 use crate::page::slotted::is_not_below;
-use crate::pages::{Pages, ROUNDS_MAX};
+use crate::pages::Pages;
 use crate::Result;
-
-/// The root's page number. It never changes: a split of the root moves its cells to two new pages.
-pub(crate) const ROOT: u32 = FIRST_PAGE;
-
-/// The next step of the search.
-enum Step {
-    /// No step: the search has reached its page.
-    Here,
-    /// The search continues at this right neighbour. The flag states whether the neighbour is unposted.
-    Right(u32, bool),
-    /// The search continues at this child.
-    Down(u32),
-    /// The page is unlinked, so the search begins again at the root.
-    Again,
-}
-
-/// Reads a page as a B-tree page.
-#[inline]
-pub(crate) fn node_of<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<Node<'p>> {
-    match Node::over(page) {
-        Some(node) => Ok(node),
-        None => Err(no_node(pages, number)),
-    }
-}
-
-#[cold]
-pub(crate) fn no_node(pages: &Pages<'_>, number: u32) -> crate::Error {
-    pages.corrupt(number, "other pages link to it as a B-tree page, but it is not a B-tree page")
-}
-
-/// Returns the step at a page on the way to `key` on `level`.
-#[inline]
-fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) -> Result<Step> {
-    if node.is_deleted() {
-        return Ok(Step::Again);
-    }
-    if node.belongs_right(key) && !planted("record: a search ignores high keys") {
-        let right = node.right().ok_or_else(|| pages.corrupt(number, "it has a high key and no right link"))?;
-        return Ok(Step::Right(right, node.is_incomplete()));
-    }
-    if node.level() == level {
-        return Ok(Step::Here);
-    }
-    if node.level() < level {
-        return Err(
-            pages.corrupt(number, format!("it is on level {}, but a search expected level {level}", node.level()))
-        );
-    }
-    let slot = node.child_slot(key);
-    node.child(slot).map(Step::Down).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))
-}
-
-/// The state of a search: the page, and its level if the parent states it.
-#[derive(Clone, Copy)]
-struct Place {
-    page: u32,
-    level: Option<u8>,
-}
 
 /// The largest number of levels of a tree.
 const LEVELS_MAX: u32 = 20;
-
-const TOP: Place = Place { page: ROOT, level: None };
-
-impl Place {
-    /// Returns the level for the latch's rank.
-    fn rank_level(self) -> u8 {
-        self.level.unwrap_or(0)
-    }
-
-    /// Follows a step from a page on `level`; `None` if the search has arrived. The session holds no latch.
-    #[inline]
-    fn follow(self, pages: &Pages<'_>, step: Step, level: u8) -> Option<Place> {
-        match step {
-            Step::Here => None,
-            Step::Down(child) => Some(Place { page: child, level: Some(level - 1) }),
-            Step::Again => Some(TOP),
-            Step::Right(right, unposted) => {
-                if unposted {
-                    // The search does not need the post. A session that needs it gets the error again.
-                    let _ = post::post(pages, self.page, level);
-                }
-                Some(Place { page: right, level: Some(level) })
-            }
-        }
-    }
-}
-
-#[cold]
-fn lost(pages: &Pages<'_>) -> crate::Error {
-    pages.corrupt(ROOT, "its links lead in a circle")
-}
 
 /// Calls `look` with the leaf whose range holds `key`, latched shared, with its contents, and with the place of the key
 /// as [`Node::find`] returns it. The fast path is tried first. It succeeds only if all pages are in memory and not
@@ -187,26 +94,19 @@ fn at_leaf_slowly<'a, R>(
 /// Returns the page on `level` whose range holds `key`, latched shared.
 #[inline]
 pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<SharedPage<'a>> {
-    let mut place = TOP;
-    for _ in 0..ROUNDS_MAX {
-        let page = pages.shared(place.page, place.rank_level())?;
-        let node = node_of(pages, place.page, &page)?;
-        let (step, at) = (step(pages, place.page, &node, key, level)?, node.level());
-        if matches!(step, Step::Here) {
-            return Ok(page);
-        }
-        drop(page);
-        place = place.follow(pages, step, at).unwrap_or(TOP);
-    }
-    Err(lost(pages))
+    descent::shared(pages, key, level, post_passed)
 }
 
 /// Returns the leaf whose range holds `key`, latched exclusively. Tries the fast path first, as [`at_leaf`] does.
 #[inline]
 pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
-    match leaf_exclusive_now(pages, key) {
+    // A root that is a leaf is latched again, exclusively. The tree may have grown in between.
+    let leaf = leaf_number_now(pages, key).and_then(|number| pages.exclusive_now(number, 0));
+    let is_on_leaf =
+        |page: &ExclusivePage<'_>| Node::over(page).is_some_and(|node| node.is_leaf() && is_on_way(&node, key));
+    match leaf.filter(is_on_leaf) {
         Some(leaf) => Ok(leaf),
-        None => leaf_exclusive_slowly(pages, key),
+        None => descent::leaf_exclusive(pages, key, post_passed),
     }
 }
 
@@ -235,13 +135,6 @@ fn is_last_leaf_for(page: &[u8], key: &[u8]) -> bool {
         let is_last = is_last || planted("record: any page counts as the last leaf");
         is_last && !Frame::may_be_cut(node.low(), node.page_bytes()) && is_not_below(key, node.low())
     })
-}
-
-#[inline(always)]
-fn leaf_exclusive_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<ExclusivePage<'a>> {
-    // A root that is a leaf is latched again, exclusively. The tree may have grown in between.
-    let leaf = pages.exclusive_now(leaf_number_now(pages, key)?, 0)?;
-    Node::over(&leaf).is_some_and(|node| node.is_leaf() && is_on_way(&node, key)).then_some(leaf)
 }
 
 /// Calls `look` with the number and the contents of the leaf whose range holds `key`, and with the place of the key as
@@ -304,52 +197,7 @@ fn is_on_way(node: &Node<'_>, key: &[u8]) -> bool {
     !node.is_deleted() && (!node.belongs_right(key) || planted("record: a search ignores high keys"))
 }
 
-#[cold]
-#[inline(never)]
-fn leaf_exclusive_slowly<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
-    let mut place = TOP;
-    for _ in 0..ROUNDS_MAX {
-        if place.level == Some(0) {
-            let page = pages.exclusive(place.page, 0)?;
-            let node = node_of(pages, place.page, &page)?;
-            let (step, at) = (step(pages, place.page, &node, key, 0)?, node.level());
-            if matches!(step, Step::Here) {
-                return Ok(page);
-            }
-            drop(page);
-            place = place.follow(pages, step, at).unwrap_or(TOP);
-        } else {
-            let page = pages.shared(place.page, place.rank_level())?;
-            let node = node_of(pages, place.page, &page)?;
-            let (step, at) = (step(pages, place.page, &node, key, 0)?, node.level());
-            drop(page);
-            // A root that is a leaf is latched again, exclusively. The tree may have grown in between.
-            place = place.follow(pages, step, at).unwrap_or(Place { level: Some(0), ..place });
-        }
-    }
-    Err(lost(pages))
-}
-
 /// Returns the number of the page on `level` whose range holds `key`.
 pub(crate) fn number_of(pages: &Pages<'_>, key: &[u8], level: u8) -> Result<u32> {
     Ok(shared(pages, key, level)?.id().page().raw())
-}
-
-/// Returns the last page of `level`, latched shared.
-pub(crate) fn last<'a>(pages: &Pages<'a>, level: u8) -> Result<SharedPage<'a>> {
-    let mut number = ROOT;
-    for _ in 0..ROUNDS_MAX {
-        let page = pages.shared(number, level)?;
-        let node = node_of(pages, number, &page)?;
-        number = match (node.is_deleted(), node.right()) {
-            (true, _) => ROOT,
-            (false, Some(right)) => right,
-            (false, None) if node.level() == level => return Ok(page),
-            (false, None) => {
-                let slot = node.count().saturating_sub(1);
-                node.child(slot).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))?
-            }
-        };
-    }
-    Err(lost(pages))
 }

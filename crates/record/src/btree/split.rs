@@ -1,18 +1,22 @@
-//! Splits a full page: the first action of two, each redo-only and complete in itself (PROTOCOLS T1).
+//! Splits a full page, and posts the new page in the parent: two actions, each redo-only and complete in itself
+//! (PROTOCOLS T1).
 //!
 //! Paper: LIBTP 3.1.2: a split stays even if the transaction that needed it aborts. The first action allocates the
 //! right sibling, links it between the page and its old right neighbour, and marks the page as incompletely split. From
-//! then on searches find every key, by the right link. `post` does the second action. The root is split in one action:
-//! its cells move to two new pages, and it becomes their parent.
+//! then on searches find every key, by the right link. The second action gives the parent an entry for the new page.
+//! The root is split in one action: its cells move to two new pages, and it becomes their parent.
+//!
+//! Paper: LIBTP 3.1.2, "locks are coupled during ascent". PROTOCOLS T1: the posting session holds the left page's
+//! latch while it latches the parent. It checks the page's incomplete flag again, and clears the flag in the log record
+//! of the post.
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::{Mode, Wait};
 use rio::failpoint;
 
+use crate::btree::descent::{self, node_of, ROOT};
 use crate::btree::encode::{self, Taken};
-use crate::btree::log_records::{ROOT_SPLIT, SPLIT};
-use crate::btree::post;
-use crate::btree::search::{node_of, ROOT};
+use crate::btree::log_records::{POST, ROOT_SPLIT, SPLIT};
 use crate::btree::split_plan::{plan, plan_share, Incoming, SplitPlan};
 use crate::lock_names;
 use crate::locking::{tried, Tried};
@@ -87,7 +91,7 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: SplitReason<'_
             }
             if node.is_incomplete() {
                 drop(page);
-                post::post(pages, number, level)?;
+                post(pages, number, level)?;
                 continue;
             }
             node.right()
@@ -130,7 +134,7 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: SplitReason<'_
         failpoint("split: done, pages latched");
         drop((body, page, new, neighbour));
         failpoint("split: done, not posted");
-        return post::post(pages, number, level);
+        return post(pages, number, level);
     }
     Err(pages.corrupt(number, "it could not be split"))
 }
@@ -213,4 +217,79 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         return Ok(());
     }
     Err(pages.corrupt(ROOT, "it could not be split"))
+}
+
+/// The entry to post.
+struct Unposted {
+    separator: Vec<u8>,
+    right: u32,
+}
+
+/// Returns the page's unposted neighbour, if there is one.
+fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Option<Unposted>> {
+    let node = node_of(pages, number, page)?;
+    if !node.is_incomplete() || node.is_deleted() || node.level() != level {
+        return Ok(None);
+    }
+    match (node.high(), node.right()) {
+        (Some(high), Some(right)) => Ok(Some(Unposted { separator: high.to_vec(), right })),
+        _ => Err(pages.corrupt(number, "its flag says that it was split, but it has no right neighbour")),
+    }
+}
+
+/// Posts the right neighbour of page `number` in the parent, if the neighbour is not posted yet. Both pages are on
+/// `level`.
+///
+/// If we die here: the flag stays, and the next session that follows the link posts the page.
+fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
+    let page_bytes = pages.page_bytes()?;
+    for _ in 0..ROUNDS_MAX {
+        let found = unposted(pages, number, &pages.shared(number, level)?, level)?;
+        let Some(found) = found else { return Ok(()) };
+        pages.reserve_common(page_bytes, page_bytes)?;
+        let parent_number = descent::shared(pages, &found.separator, level + 1, post_passed)?.id().page().raw();
+        pages.check_apart(&[number, parent_number])?;
+        let (child_pin, parent_pin) = (pages.pin(number)?, pages.pin(parent_number)?);
+        failpoint("post: pages pinned");
+        let mut child = child_pin.exclusive(rank(level));
+        match unposted(pages, number, &child, level)? {
+            None => return Ok(()),
+            Some(now) if now.separator != found.separator || now.right != found.right => continue,
+            Some(_) => {}
+        }
+        let mut parent = parent_pin.exclusive(rank(level + 1));
+        let node = node_of(pages, parent_number, &parent)?;
+        let is_below = *node.low() > *found.separator;
+        if node.is_deleted() || node.level() != level + 1 || is_below || node.belongs_right(&found.separator) {
+            continue;
+        }
+        let (slot, present) = node.find(&found.separator);
+        if present {
+            return Err(pages.corrupt(
+                parent_number,
+                format!("it already has an entry for page {}, but that page is not posted", found.right),
+            ));
+        }
+        let bytes = node.child_need(found.separator.len());
+        if bytes > node.free_bytes() {
+            drop((child, parent));
+            let incoming = Incoming { key: &found.separator, slot, bytes, is_new: true };
+            failpoint("post: parent full");
+            split(pages, parent_number, level + 1, incoming)?;
+            continue;
+        }
+        let mut body = pages.change.txn.scratch();
+        encode::post(body.writer(), pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
+        failpoint("post: child and parent latched");
+        pages.apply_checked(POST, body.body(), &mut [&mut child, &mut parent])?;
+        failpoint("post: posted");
+        return Ok(());
+    }
+    Err(pages.corrupt(number, "its right neighbour could not be posted"))
+}
+
+/// Posts a page that a search has passed. The search does not need the post, so an error of the post is not returned. A
+/// session that needs the post gets the error again.
+pub(crate) fn post_passed(pages: &Pages<'_>, number: u32, level: u8) {
+    let _ = post(pages, number, level);
 }

@@ -10,10 +10,11 @@ use libtp_log::RecordRef;
 use libtp_txn::Change;
 use rio::{failpoint, planted};
 
+use crate::btree::descent::node_of;
 use crate::btree::encode;
 use crate::btree::log_records::{Load, Restore, RESTORE};
 use crate::btree::redo::check_restore;
-use crate::btree::search::{self, node_of};
+use crate::btree::search;
 use crate::changed::Changed;
 use crate::log_body::{page_number, read};
 use crate::pages::undo::{free_page, undo, undo_changed, Undone};

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use crate::btree::get::Value;
-use crate::btree::search::ROOT;
+use crate::btree::descent::ROOT;
+use crate::btree::value::Value;
 use crate::locking::Access;
 use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::page::node::Node;

@@ -17,10 +17,10 @@ use libtp_buffer::{ExclusivePage, Pin, SharedPage};
 
 use crate::database::geometry::{bucket_of, parent_of, Geometry};
 use crate::hash::chain::Chain;
-use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
+use crate::hash::page::{bucket_page, BucketPage, HashHeader, HEADER_PAGE};
 use crate::locking::Access;
 use crate::pages::{rank, Pages, ROUNDS_MAX};
-use crate::{Error, Result};
+use crate::Result;
 use libtp_log::Lsn;
 
 /// The rank level of a bucket's further pages: they are latched after all first pages.
@@ -89,17 +89,6 @@ impl<'a> Latched<'a> for ExclusivePage<'a> {
     }
 }
 
-/// Reads a page as a page of a bucket.
-#[inline]
-pub(crate) fn bucket_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<BucketPage<'p>> {
-    BucketPage::over(page).ok_or_else(|| no_bucket(pages, number))
-}
-
-#[cold]
-fn no_bucket(pages: &Pages<'_>, number: u32) -> Error {
-    pages.corrupt(number, "other pages lead to it as a page of a bucket, and it is not such a page")
-}
-
 /// The bucket of a hash, latched.
 pub(crate) struct Bucket<'a, L> {
     /// The number of the bucket's first page, and that page.
@@ -108,6 +97,9 @@ pub(crate) struct Bucket<'a, L> {
     pub(crate) giving: Option<(u32, L)>,
     _of: std::marker::PhantomData<&'a ()>,
 }
+
+/// A bucket whose record changes.
+pub(crate) type ChangedBucket<'a> = Bucket<'a, ExclusivePage<'a>>;
 
 /// One of the latched pages.
 pub(crate) enum HeldPage<L> {

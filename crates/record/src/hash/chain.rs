@@ -6,8 +6,7 @@
 //! of any length after at most three times as many pages as the chain has: the walk remembers the page whose place in
 //! the walk was the last power of two.
 
-use crate::hash::bucket::bucket_page;
-use crate::hash::page::BucketPage;
+use crate::hash::page::{bucket_page, BucketPage};
 use crate::pages::Pages;
 use crate::{Error, Result};
 

@@ -7,12 +7,12 @@
 use libtp_buffer::SharedPage;
 use libtp_lock::LockName;
 
-use crate::btree::get::Value;
 use crate::btree::long_value;
+use crate::btree::value::Value;
 use crate::database::geometry::bucket_of;
 use crate::database::Granularity;
-use crate::hash::bucket::{bucket_page, PinnedPages, SearchResult};
-use crate::hash::page::HEADER_PAGE;
+use crate::hash::bucket::{PinnedPages, SearchResult};
+use crate::hash::page::{bucket_page, HEADER_PAGE};
 use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::locking::{Access, Purpose, Tried};

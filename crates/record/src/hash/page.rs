@@ -14,6 +14,8 @@ use crate::page::node::Node;
 use crate::page::rebuild::Frame;
 use crate::page::PageKind;
 use crate::page_header;
+use crate::pages::Pages;
+use crate::{Error, Result};
 use libtp_buffer::PageMut;
 
 /// The header's page number.
@@ -168,4 +170,15 @@ impl BucketFrame {
         let BucketFrame { bucket, bits, flags, next } = self;
         Frame { left: bucket, right: next, flags, unlinked: bits, ..Frame::default() }
     }
+}
+
+/// Reads a page as a page of a bucket.
+#[inline]
+pub(crate) fn bucket_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<BucketPage<'p>> {
+    BucketPage::over(page).ok_or_else(|| no_bucket(pages, number))
+}
+
+#[cold]
+fn no_bucket(pages: &Pages<'_>, number: u32) -> Error {
+    pages.corrupt(number, "other pages lead to it as a page of a bucket, and it is not such a page")
 }

@@ -9,8 +9,9 @@ use libtp_lock::Mode;
 use rio::{failpoint, planted};
 
 use crate::btree::change::{Attempt, Codes, Leaf, Moment, RecordChange, Sought, Tryout};
-use crate::hash::bucket::{bucket_page, Bucket, HeldPage, PinnedPages, SearchResult};
+use crate::hash::bucket::{Bucket, ChangedBucket, HeldPage, PinnedPages, SearchResult};
 use crate::hash::log_records::{DELETE, DROP_CHAIN, INSERT, UPDATE};
+use crate::hash::page::bucket_page;
 use crate::hash::room::{self, Incoming};
 use crate::hash::scan::gap_of;
 use crate::hash::split;
@@ -18,9 +19,6 @@ use crate::locking::{Access, Tried};
 use crate::page::node::Node;
 use crate::pages::Pages;
 use crate::Result;
-
-/// A bucket whose record changes.
-pub(crate) type ChangedBucket<'a> = Bucket<'a, ExclusivePage<'a>>;
 
 impl<'a> Leaf<'a> for ChangedBucket<'a> {
     const CODES: Codes = Codes { insert: INSERT, update: UPDATE, delete: DELETE, drop_chain: DROP_CHAIN };

@@ -7,26 +7,26 @@
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use libtp_log::Lsn;
-use libtp_process::Rank;
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
 use crate::btree::change::drop_replaced;
-use crate::btree::ghosts::{first_own_lsn, plan, Horizon};
-use crate::btree::insert::hash_of;
-use crate::btree::log_records::{append_cell, Reclaim};
-use crate::hash::bucket::{bucket_page, Bucket, HeldPage, PinnedPages, SearchResult};
+use crate::btree::ghosts::plan;
+use crate::btree::horizon::{first_own_lsn, Horizon};
+use crate::btree::log_records::Reclaim;
+use crate::hash::bucket::{Bucket, ChangedBucket, HeldPage, PinnedPages, SearchResult};
 use crate::hash::chain::Chain;
+use crate::hash::chain_changes::{extend_latched, move_cells, Extended};
 use crate::hash::get::record_lock;
-use crate::hash::log_records::{Extend, Move, Shrink, EXTEND, MOVE, RECLAIM, SHRINK};
-use crate::hash::page::HEADER_PAGE;
-use crate::hash::put::ChangedBucket;
+use crate::hash::log_records::{Extend, RECLAIM};
+use crate::hash::page::{bucket_page, HEADER_PAGE};
 use crate::hash::split;
+use crate::key_hash::hash_of;
 use crate::locking::Access;
 use crate::log_body::short;
 use crate::page::free_pages::META_PAGE;
 use crate::page::slotted::SLOT_BYTES;
-use crate::pages::{Candidate, Pages, ROUNDS_MAX};
+use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
 /// A record that will be inserted or will grow in a bucket.
@@ -130,36 +130,6 @@ fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
         }
     }
     Err(pages.corrupt(HEADER_PAGE, "ghosts could not be removed"))
-}
-
-/// Moves the records at some slots from one page to another, with a log record. Both pages are latched.
-pub(crate) fn move_cells<'a>(
-    pages: &Pages<'a>,
-    (from_number, from): (u32, &mut ExclusivePage<'a>),
-    (to_number, to): (u32, &mut ExclusivePage<'a>),
-    slots: &[usize],
-) -> Result<()> {
-    let node = bucket_page(pages, from_number, from)?;
-    let head = Move {
-        page: pages.id(from_number).raw().into(),
-        to: to_number.into(),
-        count: short(slots.len()),
-        unused: 0.into(),
-        deleter_lsn: node.deleter_lsn().raw().into(),
-    };
-    let mut body = pages.change.txn.scratch();
-    body.writer().extend_from_slice(head.as_bytes());
-    for &slot in slots {
-        body.writer().extend_from_slice(short(slot).as_bytes());
-    }
-    for &slot in slots {
-        append_cell(&node, slot, body.writer())
-            .ok_or_else(|| pages.corrupt(from_number, format!("the cell at slot {slot} is outside the page's heap")))?;
-    }
-    failpoint("hash: records about to move");
-    pages.change.apply_redo_only(MOVE, body.body(), &mut [from, to]);
-    failpoint("hash: records moved");
-    Ok(())
 }
 
 /// Moves a record that will grow to another page of its bucket. Returns false if no page has room.
@@ -273,72 +243,4 @@ fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
         }
     }
     Err(pages.corrupt(META_PAGE, "no page could be taken for a bucket"))
-}
-
-/// The outcome of an attempt to extend a chain.
-pub(crate) enum Extended {
-    Done,
-    /// The chain has a page that is not in memory.
-    Read(u32),
-    /// Another session has taken the page.
-    Taken,
-}
-
-/// Extends the chain of a bucket whose first page is latched.
-pub(crate) fn extend_latched<'a>(
-    pages: &Pages<'a>,
-    (first_number, first): &mut (u32, ExclusivePage<'a>),
-    kept: &PinnedPages<'a>,
-    candidate: &Candidate<'a>,
-) -> Result<Extended> {
-    let node = bucket_page(pages, *first_number, first)?;
-    let (bucket, mut chain) = (node.bucket(), Chain::after(pages, *first_number, &node)?);
-    let mut last: Option<(u32, ExclusivePage<'a>)> = None;
-    while let Some(number) = chain.next() {
-        drop(last.take());
-        let Some(page) = kept.latch::<ExclusivePage<'a>>(pages, number) else { return Ok(Extended::Read(number)) };
-        chain.pass(pages, number, &page)?;
-        last = Some((number, page));
-    }
-    let Some(mut new) = pages.allocate(candidate)? else { return Ok(Extended::Taken) };
-    let (number, page) = match &mut last {
-        Some((number, page)) => (*number, page),
-        None => (*first_number, first),
-    };
-    let record = Extend {
-        page: pages.id(number).raw().into(),
-        new: new.number.into(),
-        bucket: bucket.into(),
-        free_head: new.free_head.into(),
-        page_count: new.page_count.into(),
-    };
-    failpoint("hash: chain about to be extended");
-    pages.change.apply_redo_only(EXTEND, record.as_bytes(), &mut [page, &mut new.page, &mut new.meta]);
-    failpoint("hash: chain extended");
-    Ok(Extended::Done)
-}
-
-/// Removes an empty page from its chain. The page before it and the bucket's first page are latched, too. `meta_pin`
-/// keeps the meta page in memory.
-pub(crate) fn shrink_latched<'a>(
-    pages: &Pages<'a>,
-    (before_number, before): (u32, &mut ExclusivePage<'a>),
-    (gone, page): (u32, &mut ExclusivePage<'a>),
-    meta_pin: &libtp_buffer::Pin<'a>,
-) -> Result<()> {
-    let node = bucket_page(pages, gone, page)?;
-    let (after, deleter) = (node.next().unwrap_or_default(), node.deleter_lsn());
-    let mut meta = meta_pin.exclusive(Rank::META);
-    let record = Shrink {
-        page: pages.id(before_number).raw().into(),
-        gone: gone.into(),
-        after: after.into(),
-        next: pages.meta_of(&meta)?.free_head,
-        unused: 0.into(),
-        deleter_lsn: deleter.raw().into(),
-    };
-    failpoint("hash: chain about to be shortened");
-    pages.change.apply_redo_only(SHRINK, record.as_bytes(), &mut [before, page, &mut meta]);
-    failpoint("hash: chain shortened");
-    Ok(())
 }

@@ -13,11 +13,11 @@ use libtp_buffer::{FileId, SharedPage};
 use libtp_lock::{LockName, Mode};
 use rio::planted;
 
-use crate::btree::insert::hash_of;
 use crate::cursor::{Cursor, Walk};
 use crate::database::geometry::low_bits;
-use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult};
-use crate::hash::page::HEADER_PAGE;
+use crate::hash::bucket::{Bucket, PinnedPages, SearchResult};
+use crate::hash::page::{bucket_page, HEADER_PAGE};
+use crate::key_hash::hash_of;
 use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::locking::{Access, Purpose};

@@ -17,14 +17,14 @@ use libtp_process::Rank;
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
-use crate::btree::insert::hash_of;
 use crate::btree::log_records::append_cell;
 use crate::database::geometry::{extent_of, low_bits, parent_of, BUCKETS_MAX};
-use crate::hash::bucket::{bucket_page, read_header, Buckets, Latched, PinnedPages, HEADER_LEVEL};
+use crate::hash::bucket::{read_header, Buckets, Latched, PinnedPages, HEADER_LEVEL};
 use crate::hash::chain::Chain;
+use crate::hash::chain_changes::{extend_latched, move_cells, shrink_latched, Extended};
 use crate::hash::log_records::{Finish, Split, FINISH, SPLIT};
-use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
-use crate::hash::room::{extend_latched, move_cells, shrink_latched, Extended};
+use crate::hash::page::{bucket_page, BucketPage, HashHeader, HEADER_PAGE};
+use crate::key_hash::hash_of;
 use crate::log_body::short;
 use crate::page::free_pages::META_PAGE;
 use crate::pages::{rank, wait_for_new, Pages, ROUNDS_MAX};

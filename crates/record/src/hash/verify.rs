@@ -6,10 +6,10 @@
 
 use std::collections::HashSet;
 
-use crate::btree::insert::hash_of;
 use crate::btree::verify::{Use, Verified, Verifier, FINDINGS_MAX};
 use crate::database::geometry::{bucket_of, extent_of, low_bits, parent_of};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
+use crate::key_hash::hash_of;
 use crate::locking::Access;
 use crate::Result;
 

@@ -24,7 +24,7 @@ pub(crate) trait Entries {
 impl Entries for Access<'_> {
     fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.enter(Purpose::Read)?;
-        self.btree_get(key, (Purpose::Read, None), <[u8]>::to_vec)
+        self.btree_get(key, (Purpose::Read, None), |_, _, _| {}, <[u8]>::to_vec)
     }
 
     fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {

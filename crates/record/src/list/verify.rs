@@ -7,7 +7,7 @@ use libtp_lock::Mode;
 
 use super::entries::{node_key, Entry, Head, Node, HEAD_KEY};
 use super::find::check_list;
-use crate::btree::search::ROOT;
+use crate::btree::descent::ROOT;
 use crate::btree::verify::{Finding, Verified};
 use crate::btree::BtreeCursor;
 use crate::locking::{Access, Purpose};
@@ -46,7 +46,7 @@ struct Counting<'v, 'a> {
 impl Counting<'_, '_> {
     fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.access.enter(Purpose::Read)?;
-        self.access.btree_get(key, (Purpose::Read, None), <[u8]>::to_vec)
+        self.access.btree_get(key, (Purpose::Read, None), |_, _, _| {}, <[u8]>::to_vec)
     }
 
     fn head(&mut self) -> Result<Head> {

@@ -12,11 +12,12 @@ use libtp_log::Lsn;
 use super::batch::{Batch, LentBatch, Stored, Unsettled};
 use super::history::Version;
 use super::SnapshotAccess;
-use crate::btree::get::Value;
+use crate::btree::descent::{self, node_of};
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
 use crate::btree::scan::{begin_within, end_after};
-use crate::btree::search::{self, node_of};
+use crate::btree::search;
+use crate::btree::value::Value;
 use crate::cursor::{BothWays, Cursor, Walk};
 use crate::key_range::KeyRange;
 use crate::page::node::Node;
@@ -105,7 +106,7 @@ impl<'a> SnapshotAccess<'a> {
 
     pub(super) fn value_of<'v>(&self, key: &[u8], version: &'v Version) -> Result<Value<'v>> {
         let what = || format!("the record of a key of {} bytes has an unreadable reference to its value", key.len());
-        version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
+        version.as_record().value().ok_or_else(|| self.access.pages.corrupt(descent::ROOT, what()))
     }
 
     /// Reads the chain to which a version of the record of `key` refers. Chains are kept for snapshots. But if a
@@ -338,7 +339,7 @@ impl<'a> SnapshotAccess<'a> {
             let _visit = pages.visit();
             let mut leaf: SharedPage<'a> = match &high {
                 Some(high) => search::shared(pages, high, 0)?,
-                None => search::last(pages, 0)?,
+                None => descent::last(pages, 0)?,
             };
             let mut is_first = true;
             loop {
@@ -367,7 +368,7 @@ impl<'a> SnapshotAccess<'a> {
                 }
             }
         }
-        Err(pages.corrupt(search::ROOT, "a cursor could not find the next page"))
+        Err(pages.corrupt(descent::ROOT, "a cursor could not find the next page"))
     }
 
     /// Copies the shown records at some slots of a latched leaf. For many slots, copies the whole leaf, so that the
