@@ -9,7 +9,7 @@
 //! Every commit takes these steps, in this order. [`TxnSession::commit`] takes all of them. A caller that recovers from
 //! a death between two steps takes them one by one.
 //!
-//! 1. *Prepare* ([`Managers::begin_rio`], [`Managers::begin_relaxed`]): the control file states that commits are
+//! 1. *Prepare* ([`TxnSession::prepare_answer`]): the control file states that commits are
 //!    answered from memory.
 //! 2. *Reserve* room for the commit record.
 //! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
@@ -92,7 +92,7 @@ impl TxnSession {
     /// # Errors
     /// As [`Managers::begin_rio`]: nothing was changed.
     #[inline]
-    fn prepare_answer(&self, managers: &Managers, durability: Durability) -> Result<()> {
+    pub fn prepare_answer(&self, managers: &Managers, durability: Durability) -> Result<()> {
         match durability {
             Durability::Sync => Ok(()),
             Durability::Rio => managers.begin_rio(self),

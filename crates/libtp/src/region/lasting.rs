@@ -1,6 +1,6 @@
 //! Checks and preparations before a commit whose answer does not wait for the disk.
 
-use libtp_txn::TxnSession;
+use libtp_txn::{Durability, TxnSession};
 
 use super::generation::Generation;
 use crate::{Error, Result};
@@ -20,24 +20,17 @@ impl Generation {
         Err(Error::NotLasting { region, survives: lasting.survives })
     }
 
-    /// Prepares for a commit that is answered from memory.
+    /// Does the step that must come before a commit that is answered from memory.
     ///
     /// # Errors
     /// `NotLasting`; the control file cannot be written; `Rebuilt` if the control file now belongs to another
     /// generation.
     #[inline]
-    pub(crate) fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
-        self.check_lasting()?;
-        self.managers.begin_rio(txn).map_err(|error| self.not_noted(error))
-    }
-
-    /// Prepares for a relaxed commit.
-    ///
-    /// # Errors
-    /// The control file cannot be written; `Rebuilt` if the control file now belongs to another generation.
-    #[inline]
-    pub(crate) fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
-        self.managers.begin_relaxed(txn).map_err(|error| self.not_noted(error))
+    pub(crate) fn prepare_answer(&self, txn: &TxnSession, durability: Durability) -> Result<()> {
+        if durability == Durability::Rio {
+            self.check_lasting()?;
+        }
+        txn.prepare_answer(&self.managers, durability).map_err(|error| self.not_noted(error))
     }
 
     #[cold]

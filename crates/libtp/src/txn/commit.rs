@@ -92,13 +92,8 @@ impl Txn<'_> {
         }
         let (managers, extra) = (&generation.managers, self.extras.get_mut());
         let ended = generation.guarded_here(session, || {
-            if durability == Durability::Rio {
-                // Rio may have been asked for after the transaction began.
-                generation.begin_rio(session)?;
-            }
-            if durability == Durability::Relaxed {
-                generation.begin_relaxed(session)?;
-            }
+            // Rio may have been asked for after the transaction began.
+            generation.prepare_answer(session, durability)?;
             match extra {
                 None => Ok(session.commit_now(managers)?),
                 Some(extra) if extra.decided.is_empty() => extra.joined.commit(managers, session, durability),

@@ -100,7 +100,7 @@ impl<'e> Txn<'e> {
         let seat = env.take_session()?;
         let begun = seat.generation.guarded_here(&seat.session, || {
             if durability == Durability::Rio {
-                seat.generation.begin_rio(&seat.session)?;
+                seat.generation.prepare_answer(&seat.session, Durability::Rio)?;
             }
             if open.is_only_one() {
                 seat.session.wait_for_turn(&seat.generation.managers);
