@@ -181,7 +181,10 @@ impl Pools {
             return Some(part);
         }
         let place = pool.slot.parts[index].load()?;
-        Some(pool.parts[index].get_or_init(|| PoolPart::attach(&self.region, &pool.slot, place)))
+        Some(pool.parts[index].get_or_init(|| {
+            let policy = replace::of(Policy::from_raw(pool.slot.policy.get()));
+            PoolPart::attach(&self.region, &pool.slot, place, policy)
+        }))
     }
 
     /// Returns every pool part, with its pool.

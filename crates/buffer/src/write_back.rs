@@ -101,7 +101,7 @@ impl BufferManager {
         for round in 0_u32.. {
             let mut busy = Vec::new();
             for slot in frames {
-                self.writer_of(session, &mut load);
+                self.wait_for_role(session, &mut load.writer);
                 if self.claim(session, slot, &mut load)? == Claim::Busy {
                     busy.push(slot);
                 }

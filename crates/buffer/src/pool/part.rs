@@ -6,16 +6,17 @@
 //!
 //! If a session dies here: if it took a frame from the list, it noted the frame in the same section.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
 
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 use rio::{failpoint, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
-use super::replace::{self, Replace};
 use crate::certain_count::CertainCount;
 use crate::cleaned_frames::CleanedFrames;
 use crate::frame::FrameSlot;
-use crate::settings::Policy;
+#[cfg(doc)]
+use crate::frame::HOT;
 use crate::version::State;
 use crate::PageId;
 
@@ -105,6 +106,22 @@ impl PoolPartKey {
     }
 }
 
+/// A replacement policy, one per pool part and process. The state that processes share is in the slots.
+pub(crate) trait Replace: Send + Sync {
+    /// Notes that a page was put into the frame.
+    fn loaded(&self, part: &PoolPart, slot: &FrameSlot);
+
+    /// Notes that the page was used. Called if the frame is not marked [`HOT`].
+    fn used(&self, part: &PoolPart, slot: &FrameSlot);
+
+    /// Passes frames to `visit`, in the order in which they should be replaced, until `visit` returns `Break`. Every
+    /// frame that is not used meanwhile is passed at least once.
+    fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
+
+    /// Returns about `count` frames that should be replaced next. Does not change the order.
+    fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot>;
+}
+
 /// One process's handle to a pool part.
 pub(crate) struct PoolPart {
     pub(super) region: Region,
@@ -126,7 +143,12 @@ pub(crate) struct FrameInHand<'s> {
 }
 
 impl PoolPart {
-    pub(super) fn attach(region: &Region, pool: &Held<PoolSlot>, place: Offset<PoolPartSlot>) -> PoolPart {
+    pub(super) fn attach(
+        region: &Region,
+        pool: &Held<PoolSlot>,
+        place: Offset<PoolPartSlot>,
+        policy: Box<dyn Replace>,
+    ) -> PoolPart {
         let slot = region.hold(place);
         let slab = slot.slab.load().expect("a pool part was made before it is opened");
         PoolPart {
@@ -134,7 +156,7 @@ impl PoolPart {
             slab: Slab::attach(region, slab),
             key: PoolPartKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
             pool: pool.clone(),
-            policy: replace::of(Policy::from_raw(pool.policy.get())),
+            policy,
             known: CertainCount::default(),
             rest: AtomicU32::new(0),
             cleaned: CleanedFrames::default(),

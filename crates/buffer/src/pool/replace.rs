@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use super::part::PoolPart;
+use super::part::{PoolPart, Replace};
 use crate::frame::{FrameSlot, HOT};
 use crate::settings::Policy;
 
@@ -20,22 +20,6 @@ use crate::settings::Policy;
 pub(crate) const STAMP_FIRST: u32 = 2;
 const LRU_QUEUE_MIN: usize = 8;
 const LRU_QUEUE_MAX: usize = 1024;
-
-/// A replacement policy, one per pool part and process. The state that processes share is in the slots.
-pub(crate) trait Replace: Send + Sync {
-    /// Notes that a page was put into the frame.
-    fn loaded(&self, part: &PoolPart, slot: &FrameSlot);
-
-    /// Notes that the page was used. Called if the frame is not marked [`HOT`].
-    fn used(&self, part: &PoolPart, slot: &FrameSlot);
-
-    /// Passes frames to `visit`, in the order in which they should be replaced, until `visit` returns `Break`. Every
-    /// frame that is not used meanwhile is passed at least once.
-    fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
-
-    /// Returns about `count` frames that should be replaced next. Does not change the order.
-    fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot>;
-}
 
 /// Returns the implementation of a policy.
 pub(crate) fn of(policy: Policy) -> Box<dyn Replace> {

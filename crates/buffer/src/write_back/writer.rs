@@ -5,7 +5,6 @@ use std::time::Duration;
 use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted};
 
-use super::claims::ClaimedBatch;
 use crate::frame::FrameSlot;
 use crate::BufferManager;
 
@@ -46,14 +45,13 @@ impl BufferManager {
         self.header.writer.load()
     }
 
-    /// Waits until the session has the writer's role, which `load` then keeps. Returns at once if `load` has the role
-    /// already.
-    pub(super) fn writer_of<'m>(&'m self, session: &Session, load: &mut ClaimedBatch<'m>) {
+    /// Waits until the session has the writer's role, which is then in `role`. Returns at once if `role` has it already.
+    pub(super) fn wait_for_role<'m>(&'m self, session: &Session, role: &mut Option<Writer<'m>>) {
         for round in 0_u32.. {
-            if load.writer.is_some() {
+            if role.is_some() {
                 return;
             }
-            load.writer = self.try_become_writer(session);
+            *role = self.try_become_writer(session);
             if round < 10 {
                 std::thread::yield_now();
             } else {
