@@ -4,8 +4,6 @@ use std::fmt;
 use std::ops::Range;
 
 #[cfg(doc)]
-use super::Directory;
-#[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 
@@ -100,7 +98,7 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 
     /// Makes the file's length, and every byte that was written through any handle, safe from a power cut. The length
-    /// and the bytes are safe when the call returns. The call does not make the file's *name* safe: [`Directory::sync`]
+    /// and the bytes are safe when the call returns. The call does not make the file's *name* safe: [`Directory::sync`](crate::Directory::sync)
     /// does that. After an error the caller must not sync the same bytes again: a later success would mean nothing.
     ///
     /// # Errors
