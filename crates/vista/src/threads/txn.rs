@@ -1,7 +1,14 @@
 //! A transaction of one of several threads. It is like [`Txn`](crate::Txn), and also locks the bytes that it accesses.
 
+use std::time::Duration;
+
 use super::{Threads, Worker};
 use crate::{Error, Result, Segment};
+
+/// The number of times that a transaction is run again without a pause.
+const TIMES_QUICK: u32 = 20;
+/// The pause before each later repetition.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A transaction of one of several threads. Dropped without [`ThreadTxn::end`], it is aborted.
 #[must_use = "a transaction that is dropped is aborted"]
@@ -9,6 +16,41 @@ pub struct ThreadTxn<'w, 't> {
     pub(super) worker: &'w mut Worker<'t>,
     /// Where the undo log ends.
     pub(super) top: usize,
+}
+
+impl<'t> Worker<'t> {
+    /// Begins a transaction.
+    #[inline(always)]
+    pub fn begin(&mut self) -> ThreadTxn<'_, 't> {
+        if (!self.undo.is_at_rest() && self.undo.has_images()) || !self.taken.is_empty() {
+            // A caller has forgotten a transaction.
+            self.take_back();
+        }
+        ThreadTxn { worker: self, top: 0 }
+    }
+
+    /// Does `work` in a transaction and ends it. Repeats both as long as other transactions hold a lock that it needs.
+    /// Does not wait for a stripe that another worker keeps, because the end of that wait is not known.
+    ///
+    /// # Errors
+    /// The errors of `work`, except `Contended`: all changes are then undone. Also the errors of [`ThreadTxn::end`].
+    pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
+        let mut times = 0;
+        loop {
+            let mut txn = self.begin();
+            match work(&mut txn) {
+                Ok(done) => return txn.end().map(|()| done),
+                Err(Error::Contended { .. }) => txn.abort(),
+                Err(other) => return Err(other),
+            }
+            times += 1;
+            match times {
+                ..TIMES_QUICK => std::thread::yield_now(),
+                // The conflict lasts for longer than a moment.
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+    }
 }
 
 impl Worker<'_> {

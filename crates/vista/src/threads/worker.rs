@@ -5,17 +5,11 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::stripes::{Nth, Refused};
-use super::{ThreadTxn, Threads};
+use super::Threads;
 use crate::{Error, Result, Segment};
 use rio::{ExclusiveHold, SharedHold, Undo};
-
-/// The number of times that a transaction is run again without a pause.
-const TIMES_QUICK: u32 = 20;
-/// The pause before each later repetition.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Proof of having the stripes of a range. Only a worker uses this value, and only for ranges whose locks it has
 /// checked.
@@ -33,7 +27,7 @@ pub struct Worker<'t> {
     pub(super) hold: Hold,
     pub(super) number: u32,
     /// The locks that are released when the transaction ends.
-    taken: Vec<Nth>,
+    pub(super) taken: Vec<Nth>,
     highest: Nth,
     /// The locks that are released when the worker is dropped.
     kept: Vec<Nth>,
@@ -46,39 +40,6 @@ impl<'t> Worker<'t> {
         Worker { threads, undo, hold: Hold(()), number, taken, highest: 0, kept, freed }
     }
 
-    /// Begins a transaction.
-    #[inline(always)]
-    pub fn begin(&mut self) -> ThreadTxn<'_, 't> {
-        if (!self.undo.is_at_rest() && self.undo.has_images()) || !self.taken.is_empty() {
-            // A caller has forgotten a transaction.
-            self.take_back();
-        }
-        ThreadTxn { worker: self, top: 0 }
-    }
-
-    /// Does `work` in a transaction and ends it. Repeats both as long as other transactions hold a lock that it needs.
-    /// Does not wait for a stripe that another worker keeps, because the end of that wait is not known.
-    ///
-    /// # Errors
-    /// The errors of `work`, except `Contended`: all changes are then undone. Also the errors of [`ThreadTxn::end`].
-    pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
-        let mut times = 0;
-        loop {
-            let mut txn = self.begin();
-            match work(&mut txn) {
-                Ok(done) => return txn.end().map(|()| done),
-                Err(Error::Contended { .. }) => txn.abort(),
-                Err(other) => return Err(other),
-            }
-            times += 1;
-            match times {
-                ..TIMES_QUICK => std::thread::yield_now(),
-                // The conflict lasts for longer than a moment.
-                _ => std::thread::sleep(PAUSE),
-            }
-        }
-    }
-
     /// Keeps a part of the flat part for this worker until the worker is dropped. The part is widened to whole stripes.
     /// This worker's transactions need not lock these stripes any more, and other workers cannot lock them.
     ///
@@ -89,7 +50,7 @@ impl<'t> Worker<'t> {
             return Err(self.threads.out_of_range(at, bytes));
         }
         // A transaction that a caller has forgotten must not hold locks that this call needs.
-        self.begin().abort();
+        self.take_back();
         let before = self.kept.len();
         for nth in self.threads.stripes.of_range(at, bytes) {
             if self.threads.stripes.has(nth, self.number) {
