@@ -20,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use libtp_io::{Directory, Error, File, Identity, OpenMode, Operation, PlainFiles, Result};
+use libtp_io::{Directory, Error, File, Identity, OpenMode, Operation, Result};
 
 use crate::byte_locks::ByteLocks;
 use crate::content::{blocks_of, index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
@@ -64,7 +64,7 @@ macro_rules! is_its_root {
             fn is_network(&self) -> Result<bool> {
                 self.root().is_network()
             }
-            fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
+            fn plain_files(&self) -> Option<Arc<dyn libtp_io::PlainFiles>> {
                 self.root().plain_files()
             }
         }

@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, PlainFiles, Result};
+use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
 
-use super::plain::SimPlain;
 use super::{Call, Shared, State};
 use crate::fault::Counters;
 use crate::node::NodeId;
@@ -250,14 +249,13 @@ impl Directory for SimDirectory {
         Ok(state.is_network)
     }
 
-    fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
-        let start = SimDirectory {
+    fn plain_files(&self) -> Option<Arc<dyn libtp_io::PlainFiles>> {
+        Some(Arc::new(SimDirectory {
             shared: self.shared.clone(),
             process: self.process,
             node: self.node,
             path: self.path.clone(),
-        };
-        Some(Arc::new(SimPlain::new(start)))
+        }))
     }
 }
 

@@ -3,7 +3,6 @@
 //! The disk has no symbolic links, owners or rights, and no clock: a hash of the contents serves as the time of the
 //! last change.
 
-use std::fmt;
 use std::sync::Arc;
 
 use libtp_io::{check_name, Directory, File, OpenMode, Operation, PlainFiles, PlainKind, PlainStatus, Result};
@@ -17,15 +16,6 @@ const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOTDIR: i32 = 20;
 
-/// The interface to plain files of a simulated disk.
-pub(super) struct SimPlain(SimDirectory);
-
-impl fmt::Debug for SimPlain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimPlain({})", self.0.describe(""))
-    }
-}
-
 fn split(path: &str) -> (&str, &str) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
@@ -34,17 +24,13 @@ fn split(path: &str) -> (&str, &str) {
     }
 }
 
-impl SimPlain {
-    pub(super) fn new(start: SimDirectory) -> SimPlain {
-        SimPlain(start)
-    }
-
+impl SimDirectory {
     /// Opens a directory for the same process.
     fn directory(&self, operation: Operation, path: &str) -> Result<SimDirectory> {
-        let root = SimDirectory::root(self.0.shared.clone(), self.0.process);
+        let root = SimDirectory::root(self.shared.clone(), self.process);
         let mut at = match path.starts_with('/') {
             true => root,
-            false => SimDirectory { node: self.0.node, path: self.0.path.clone(), ..root },
+            false => SimDirectory { node: self.node, path: self.path.clone(), ..root },
         };
         let names = path.strip_prefix('/').unwrap_or(path);
         for name in names.split('/').filter(|_| !names.is_empty()) {
@@ -86,7 +72,7 @@ fn status_of(state: &State, node: NodeId) -> PlainStatus {
     PlainStatus { kind, inode: u64::from(node.0), bytes, modified_ns, mode: 0o644, owner: 0, group: 0 }
 }
 
-impl PlainFiles for SimPlain {
+impl PlainFiles for SimDirectory {
     fn status(&self, path: &str) -> Result<Option<PlainStatus>> {
         let (directory, name) = self.place(Operation::Inspect, path)?;
         let state = directory.shared.state();
@@ -100,12 +86,12 @@ impl PlainFiles for SimPlain {
 
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {
         let (directory, name) = self.place(Operation::Open, path)?;
-        directory.open(name, OpenMode::ReadOnly)
+        Directory::open(&directory, name, OpenMode::ReadOnly)
     }
 
     fn create(&self, path: &str, _like: Option<&PlainStatus>) -> Result<Arc<dyn File>> {
         let (directory, name) = self.place(Operation::Open, path)?;
-        directory.open(name, OpenMode::CreateNew)
+        Directory::open(&directory, name, OpenMode::CreateNew)
     }
 
     fn link(&self, path: &str, other: &str) -> Result<()> {
@@ -125,12 +111,12 @@ impl PlainFiles for SimPlain {
 
     fn rename(&self, path: &str, name: &str) -> Result<()> {
         let (directory, from) = self.place(Operation::Rename, path)?;
-        directory.rename(from, name)
+        Directory::rename(&directory, from, name)
     }
 
     fn remove(&self, path: &str) -> Result<()> {
         let (directory, name) = self.place(Operation::Remove, path)?;
-        directory.remove(name)
+        Directory::remove(&directory, name)
     }
 
     fn check_removable(&self, path: &str) -> Result<()> {
@@ -141,7 +127,7 @@ impl PlainFiles for SimPlain {
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.directory(Operation::List, directory)?.list()
+        Directory::list(&self.directory(Operation::List, directory)?)
     }
 
     fn sync(&self, directory: &str) -> Result<()> {
