@@ -24,6 +24,7 @@ mod info;
 mod keyed;
 mod numbered;
 mod open;
+mod open_mode;
 mod open_records;
 mod orders;
 mod plain;
@@ -44,7 +45,8 @@ use dbt::DbtPointer;
 use info::{FileInfo, Info};
 use keyed::Keyed;
 use numbered::{Numbered, Stored};
-use open::{OpenMode, Type};
+use open::Type;
+use open_mode::OpenMode;
 use refusal::{Answer, Refusal};
 
 pub(crate) const SUCCESS: c_int = 0;

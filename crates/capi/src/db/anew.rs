@@ -14,7 +14,7 @@ use libtp::{Database, Env, Error, Stored, SUCCESSOR};
 
 use crate::db::current;
 use crate::db::environments::OpenEnvironment;
-use crate::db::open::OpenMode;
+use crate::db::open_mode::OpenMode;
 use crate::db::refusal::{Answer, Refusal};
 
 /// Refuses to replace a database if the file is opened for reading only, if the thread's transaction runs in the

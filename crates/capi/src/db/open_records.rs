@@ -10,7 +10,7 @@ use crate::db::current;
 use crate::db::environments::{environment, of_path, OpenEnvironment, Wishes};
 use crate::db::info::RecordsInfo;
 use crate::db::numbered::{Length, Numbered, Records};
-use crate::db::open::OpenMode;
+use crate::db::open_mode::OpenMode;
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
