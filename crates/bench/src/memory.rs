@@ -14,7 +14,8 @@
 //! | `pmemobj` | libpmemobj, if it was built in |
 //! | `place` | the check whether a directory is in memory |
 //! | `response` | the time of each transaction until it is safe |
-//! | `bounded`, `client` | a database of any size, used by a process with limited memory |
+//! | `bounded` | a database of any size, used by a process with limited memory |
+//! | `client`, `serve` | a separate process for a job: how it is started; how it does the job |
 //! | `bound` | the limit of a process's memory: a control group |
 
 mod bound;
@@ -30,16 +31,18 @@ mod pmemobj;
 mod report;
 mod response;
 mod rounds;
+mod serve;
 mod synthetic;
 mod together;
 
 pub use bound::Bounds;
+pub use bounded::BoundedReport;
 pub(crate) use bounded::{bytes_of, run_bounded};
-pub use bounded::{Bounded, BoundedEngine, BoundedReport, SizedWorkload};
 pub(crate) use client::ask;
-pub use client::{serve_memory, MemoryJob, StartMemory};
+pub use client::{Bounded, BoundedEngine, MemoryJob, SizedWorkload, StartMemory};
 pub(crate) use place::filesystem_of;
 pub use report::{Figures, MemoryReport, ResponseTimes};
+pub use serve::serve_memory;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -325,6 +328,13 @@ impl Drop for OwnFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// Takes the next `count` transaction numbers.
+fn take(next: &mut u64, count: u64) -> std::ops::Range<u64> {
+    let from = *next;
+    *next += count;
+    from..*next
 }
 
 #[cfg(test)]

@@ -22,12 +22,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Durability;
 use crate::error::{Error, Result};
+use crate::random::Random;
 // Links the SQLite that `rusqlite` calls.
 use libtp_sqlite as _;
 
 pub use report::{run_sql, SqlOutcome, SqlSettings};
 pub use work::Work;
 
+const FILLER: &str = "a filler of the usual length of a row, sixty-four bytes of text.";
 /// The busy timeout: far longer than any wait in a measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -89,6 +91,11 @@ pub fn open(side: Side, directory: &Path, durability: Durability) -> Result<Conn
 
 fn of(side: Side, doing: &'static str) -> impl FnOnce(rusqlite::Error) -> Error {
     Error::engine(side.name(), doing)
+}
+
+/// Returns a number from one to `count`.
+fn one_of(random: &mut Random, count: u32) -> i64 {
+    i64::from(random.below(count)) + 1
 }
 
 /// Begins a transaction that is going to write (`BEGIN IMMEDIATE`).

@@ -7,19 +7,17 @@
 //! result. At the end, the benchmark's process audits the database.
 
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::bound::Bounds;
 use super::change::{Journaled, Memory};
-use super::client::{ask, MemoryJob, StartMemory};
+use super::client::{ask, Bounded, BoundedEngine, MemoryJob, SizedWorkload, StartMemory};
 use super::debit_credit::DebitCredit;
 use super::judge::judge;
 use super::order_entry::OrderEntry;
-use super::rounds::take;
-use super::{size, store, Work};
+use super::{size, store, take, Work};
 use crate::cold::forget_files;
 use crate::error::{Error, Result};
 
@@ -31,41 +29,6 @@ const PAGE: usize = 4096;
 /// Smallest length of a log in bytes: the log must hold the stores of one transaction of the load, also for a small
 /// database.
 const LOG_BYTES_MIN: u64 = 4 << 20;
-
-/// A benchmark and its size. The sizes are constants of the program, which are listed in `on`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SizedWorkload {
-    /// A number of branches, of about 10 MB each.
-    DebitCredit(u64),
-    /// A number of districts, of about 8 MB each.
-    OrderEntry(u64),
-}
-
-/// A transaction system whose files are on a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BoundedEngine {
-    /// Vista, whose segment is a file.
-    Vista,
-    /// RVM that syncs each transaction. The system pages RVM's memory out to an unnamed file.
-    Rvm,
-    /// RVM without syncs, as on a file cache that survives a crash: the paper's RVM on Rio.
-    RvmRio,
-}
-
-/// The job of the limited process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Bounded {
-    /// The benchmark.
-    pub workload: SizedWorkload,
-    /// The transaction system.
-    pub engine: BoundedEngine,
-    /// The directory of the database.
-    pub directory: PathBuf,
-    /// Duration of the work before the measurement.
-    pub warmup: Duration,
-    /// Duration of the measurement.
-    pub time: Duration,
-}
 
 /// The result of the limited process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,20 +4,56 @@
 //! The process gets its job on its command line. It begins when it has read a line from standard input. The parent
 //! sends this line after it has set the limit. The process writes its result as one line of JSON.
 
-use std::io::{BufRead, Write};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::bound::Bounds;
-use super::bounded::{work_bounded, Bounded};
-use super::{run_memory, MemorySettings};
+use super::MemorySettings;
 use crate::error::{Error, Result};
+
+/// A benchmark and its size. The sizes are constants of the program, which are listed in `on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SizedWorkload {
+    /// A number of branches, of about 10 MB each.
+    DebitCredit(u64),
+    /// A number of districts, of about 8 MB each.
+    OrderEntry(u64),
+}
+
+/// A transaction system whose files are on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BoundedEngine {
+    /// Vista, whose segment is a file.
+    Vista,
+    /// RVM that syncs each transaction. The system pages RVM's memory out to an unnamed file.
+    Rvm,
+    /// RVM without syncs, as on a file cache that survives a crash: the paper's RVM on Rio.
+    RvmRio,
+}
+
+/// The job of the limited process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Bounded {
+    /// The benchmark.
+    pub workload: SizedWorkload,
+    /// The transaction system.
+    pub engine: BoundedEngine,
+    /// The directory of the database.
+    pub directory: PathBuf,
+    /// Duration of the work before the measurement.
+    pub warmup: Duration,
+    /// Duration of the measurement.
+    pub time: Duration,
+}
 
 /// The job of a separate process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemoryJob {
-    /// A whole benchmark ([`run_memory`]).
+    /// A whole benchmark ([`run_memory`](super::run_memory)).
     Run(MemorySettings),
     /// Transactions on an existing database, with limited memory.
     Bounded(Bounded),
@@ -25,24 +61,6 @@ pub enum MemoryJob {
 
 /// A function that gets a job as JSON and returns the command of a process for it.
 pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
-
-/// Runs in the separate process: waits for a line, does the job, and writes the result.
-///
-/// # Errors
-/// `Settings` if the job cannot be parsed or a pipe fails; otherwise the benchmark's error.
-pub fn serve_memory(job: &str, orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
-    let unreadable = |why: serde_json::Error| Error::Settings(format!("the job {job} cannot be parsed: {why}"));
-    let job: MemoryJob = serde_json::from_str(job).map_err(unreadable)?;
-    let unheard =
-        |why: std::io::Error| Error::Settings(format!("the pipe between two processes of the benchmark failed: {why}"));
-    orders.read_line(&mut String::new()).map_err(unheard)?;
-    let answer = match job {
-        MemoryJob::Run(settings) => serde_json::to_value(run_memory(&settings)?),
-        MemoryJob::Bounded(job) => serde_json::to_value(work_bounded(&job)?),
-    };
-    let answer = answer.map_err(|why| Error::Settings(why.to_string()))?;
-    writeln!(answers, "{answer}").map_err(unheard)
-}
 
 /// Starts a process for a job, with the limit `bounds` if it is given, and returns the process's result.
 pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bounds>) -> Result<serde_json::Value> {

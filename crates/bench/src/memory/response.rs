@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::change::Memory;
-use super::rounds::take;
-use super::Work;
+use super::{take, Work};
 use crate::error::Result;
 use crate::Histogram;
 

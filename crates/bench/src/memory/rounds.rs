@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::change::Memory;
 use super::response::response_times;
-use super::{MemoryEngine, MemorySettings, Work};
+use super::{take, MemoryEngine, MemorySettings, Work};
 use crate::bare_disk::BareDisk;
 use crate::error::Result;
 use crate::Histogram;
@@ -119,13 +119,6 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
         ended: vec![next],
         audit: String::new(),
     })
-}
-
-/// Takes the next `count` transaction numbers.
-pub(super) fn take(next: &mut u64, count: u64) -> std::ops::Range<u64> {
-    let from = *next;
-    *next += count;
-    from..*next
 }
 
 /// Runs `work`, which carries out `count` operations. Returns the nanoseconds per operation.

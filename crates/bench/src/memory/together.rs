@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use vista::{Threads, Worker};
 
 use super::change::OfThread;
-use super::rounds::{self, calibrate, nanoseconds, take, timed, Timings, ROUNDS_MIN};
-use super::{MemorySettings, Work};
+use super::rounds::{self, calibrate, nanoseconds, timed, Timings, ROUNDS_MIN};
+use super::{take, MemorySettings, Work};
 use crate::error::{Error, Result};
 
 /// Duration of a thread's work after all threads have begun.

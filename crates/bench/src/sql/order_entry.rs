@@ -5,8 +5,7 @@
 
 use rusqlite::{params, Connection, OptionalExtension, Result, Transaction};
 
-use super::begin;
-use super::work::{one_of, FILLER};
+use super::{begin, one_of, FILLER};
 use crate::random::Random;
 
 const DISTRICTS: u32 = 10;

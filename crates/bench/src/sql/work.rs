@@ -3,7 +3,7 @@
 use rusqlite::{params, Connection, OptionalExtension, Result};
 use serde::{Deserialize, Serialize};
 
-use super::{begin, order_entry};
+use super::{begin, one_of, order_entry, FILLER};
 use crate::random::Random;
 
 /// Number of accounts; the steps update them.
@@ -150,13 +150,7 @@ impl Work {
     }
 }
 
-pub(super) const FILLER: &str = "a filler of the usual length of a row, sixty-four bytes of text.";
 const PUT: &str = "INSERT INTO job (state, body) VALUES (0, ?1)";
-
-/// Returns a number from one to `count`.
-pub(super) fn one_of(random: &mut Random, count: u32) -> i64 {
-    i64::from(random.below(count)) + 1
-}
 
 fn short(connection: &mut Connection, random: &mut Random) -> Result<()> {
     let (account, teller) = (one_of(random, ROWS), one_of(random, TELLERS));
