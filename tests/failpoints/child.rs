@@ -10,7 +10,8 @@ use libtp::{Durability, Env, Settings};
 use libtp_sim::Random;
 use libtp_tests::process::{next_order, say};
 
-use crate::churn::{MixedWork, FILL};
+use crate::churn::{self, MixedWork, FILL};
+use crate::role::Role;
 use libtp_tests::transfers::Bank;
 
 /// The environment's directory. Without this variable, the process is not a child.
@@ -24,36 +25,6 @@ pub const ENTRY: &str = "child::entry";
 
 /// The prefix of the report of a panic that the library let through to the child.
 pub const PANICKED: &str = "a panic: ";
-
-/// The role of a child.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Works without hurry. It repairs dead sessions at once.
-    Survivor,
-    /// Works without hurry and without background threads. It repairs only dead sessions for which it waits.
-    Idler,
-    /// Does work that reaches a failpoint.
-    Victim(String),
-}
-
-impl Role {
-    /// Returns the role as text, for the environment variable.
-    pub fn text(&self) -> String {
-        match self {
-            Role::Survivor => "survivor".into(),
-            Role::Idler => "idler".into(),
-            Role::Victim(point) => format!("victim {point}"),
-        }
-    }
-
-    fn of(text: &str) -> Role {
-        match text.split_once(' ') {
-            Some((_, point)) => Role::Victim(point.into()),
-            None if text == "idler" => Role::Idler,
-            None => Role::Survivor,
-        }
-    }
-}
 
 /// The entry of a child. In an ordinary test run this test does nothing.
 #[test]
@@ -78,7 +49,7 @@ pub fn tell_warnings() {
 fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     // One lane, so that the processes always outnumber the lanes.
     let own = Settings { no_background: *role == Role::Idler, lanes: Some(1), ..Settings::default() };
-    let env = Env::builder().settings(own).log_type(crate::churn::adding()).dense(FILL, true).open(directory)?;
+    let env = Env::builder().settings(own).log_type(churn::adding()).dense(FILL, true).open(directory)?;
     let bank = Bank::open(&env)?;
     say(&format!("{:?}", env.opened().how));
     let stop = AtomicBool::new(false);

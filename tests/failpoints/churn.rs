@@ -17,7 +17,7 @@ use libtp_process::Broken;
 use libtp_sim::Random;
 use libtp_txn::{Managers, TxnSession};
 
-use crate::child::Role;
+use crate::role::Role;
 use crate::several;
 
 /// A kind of work.

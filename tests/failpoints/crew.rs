@@ -9,7 +9,8 @@ use libtp_tests::process::{Heard, Process, FAILPOINT};
 use libtp_tests::transfers::{acknowledgement, TransferId};
 use rustix::process::{pidfd_open, pidfd_send_signal, PidfdFlags, Signal};
 
-use crate::child::{Role, DIRECTORY, ENTRY, NUMBER, ROLE};
+use crate::child::{DIRECTORY, ENTRY, NUMBER, ROLE};
+use crate::role::Role;
 use crate::watchdog;
 
 /// An answer counts as missing after the watchdog's time, multiplied by this number.

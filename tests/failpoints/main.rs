@@ -9,11 +9,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `child` | a process that a test starts: the same program, which works until it is stopped or dies |
+//! | `role` | the role of a child |
 //! | `churn` | the child's other work, with which every failpoint is reached |
 //! | `crew` | the processes that a test has started: their orders, reports and deaths |
 //! | `town` | an environment, its survivors, and the checks after a death |
 //! | `audit` | checks after all other processes have left |
 //! | `scenes` | how each failpoint is reached: at work, during a repair, or without other processes |
+//! | `figures` | the figures of the report |
 //! | `counts` | a commit counts once, whichever session completes it |
 //! | `rebuild` | deaths of processes that rebuild the shared memory |
 //! | `panics` | a thread panics at the failpoint: only its session dies, and the process continues |
@@ -29,9 +31,11 @@ mod child;
 mod churn;
 mod counts;
 mod crew;
+mod figures;
 mod listed;
 mod panics;
 mod rebuild;
+mod role;
 mod scenes;
 mod several;
 mod slabs;
@@ -44,7 +48,7 @@ use std::time::{Duration, Instant};
 use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
 
-use scenes::Figures;
+use figures::Figures;
 
 /// Lets a victim die at each failpoint of today's part of the list. Each time the other processes must continue.
 #[test]

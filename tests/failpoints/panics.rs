@@ -10,7 +10,8 @@ use libtp_sim::Random;
 use libtp_tests::failpoints::{self, Failpoint, Scene};
 use libtp_tests::sizes;
 
-use crate::child::{Role, PANICKED};
+use crate::child::PANICKED;
+use crate::role::Role;
 use crate::scenes::{self, ANY_TIME, PATIENCE};
 use crate::town::Scenario;
 use crate::watchdog;

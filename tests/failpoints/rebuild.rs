@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use libtp_tests::failpoints::Failpoint;
 
-use crate::child::Role;
 use crate::crew::Member;
-use crate::scenes::Figures;
+use crate::figures::Figures;
+use crate::role::Role;
 use crate::town::Scenario;
 
 /// The largest number of rebuilds in which an armed process may reach the failpoint.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use libtp::{Env, Error, OpenedBy, Settings};
 
 use crate::audit;
-use crate::child::Role;
 use crate::crew::{whereabouts, Death, Member};
+use crate::role::Role;
 use crate::watchdog;
 use libtp_tests::audit::{at_rest, report};
 use libtp_tests::transfers::{TransferId, MONEY};

@@ -11,8 +11,9 @@ use libtp_tests::failpoints::{Failpoint, Scene as Place};
 use libtp_tests::planted::{self, Scene, Suite};
 use libtp_tests::{sizes, trial};
 
+use crate::figures::Figures;
 use crate::panics;
-use crate::scenes::{self, Figures};
+use crate::scenes;
 use crate::town::Scenario;
 
 /// The number of seeds within which each bug must be noticed.

@@ -14,18 +14,11 @@ use libtp_tests::forking::ForkKind;
 use libtp_tests::orphan::leave_a_child;
 use libtp_tests::process::{next_order, say};
 
+use crate::crew::{DIRECTORY, GRANULARITY, NUMBER};
 use libtp_tests::transfers::Bank;
 
-/// The environment's directory. Without this variable, the process is not a child.
-pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
-/// The child's number.
-pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
-/// The objects of locks: `page`, or `record`.
-pub const GRANULARITY: &str = "LIBTP_TEST_CHILD_GRANULARITY";
 /// The side to keep where memory and files disagree: `region`.
 pub const KEEP: &str = "LIBTP_TEST_CHILD_KEEP";
-/// The test that a child runs.
-pub const ENTRY: &str = "child::entry";
 /// The largest number of processes that wait for each other in a circle in these tests.
 pub const CIRCLE_MAX: usize = 8;
 

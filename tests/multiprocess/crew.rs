@@ -9,7 +9,14 @@ use libtp_tests::process::hang;
 use libtp_tests::process::{Heard, Process};
 use libtp_tests::transfers::{acknowledgement, TransferId};
 
-use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
+/// The environment's directory. Without this variable, the process is not a child.
+pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
+/// The child's number.
+pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
+/// The objects of locks: `page`, or `record`.
+pub const GRANULARITY: &str = "LIBTP_TEST_CHILD_GRANULARITY";
+/// The test that a child runs.
+pub const ENTRY: &str = "child::entry";
 
 /// Runs work that may wait for other processes, but must end in time.
 ///

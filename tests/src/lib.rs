@@ -46,7 +46,6 @@ pub mod failing_calls;
 pub mod failpoints;
 pub mod forking;
 pub mod found_tail;
-pub mod indices;
 pub mod library;
 pub mod limited_process;
 pub mod log_ends;

@@ -12,13 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use libtp::{
-    Bytes, CommitLsn, DatabaseSettings, Db, Duplicates, Durability, Env, Error, Granularity, Keep, Multi, Platform,
-    Recno, Replacement, Savepoint, Settings, SharedMemory, Txn,
+    Bytes, CommitLsn, DatabaseSettings, Db, Duplicates, Durability, Env, Error, Granularity, IndexKeys, Keep, Multi,
+    Platform, Recno, Replacement, Savepoint, Settings, SharedMemory, Txn,
 };
 use libtp_io::Directory;
 use libtp_sim::{SimDisk, SimProcess};
 
-use crate::indices;
 use crate::oracle::{cell, State, Table, Value};
 use crate::versions::platform;
 
@@ -294,8 +293,8 @@ impl Process {
             return Ok(tree.clone());
         }
         let tree = if name == HASH { self.env.hash(name)? } else { self.env.btree(name)? };
-        if let Some(index) = indices::of(name) {
-            tree.index(index, indices::parts)?;
+        if let Some(index) = index_of(name) {
+            tree.index(index, parts)?;
         }
         self.trees.borrow_mut().insert(name, tree.clone());
         Ok(tree)
@@ -422,7 +421,7 @@ impl Process {
                 state.put(&(Table::Tree(tree), key), Some(&value));
             }
         }
-        indices::verify(self, &txn.0, &names)?;
+        verify_indices(self, &txn.0, &names)?;
         for multi in [SETS, LISTS].into_iter().filter(|multi| names.iter().any(|name| name == multi)) {
             for (place, value) in self.state_of_multi(&txn, multi, way)? {
                 state.put(&place, Some(&value));
@@ -456,4 +455,32 @@ impl Process {
         }
         Ok(findings)
     }
+}
+
+/// Returns the name of a database's index, if the database has an index.
+fn index_of(tree: &str) -> Option<&'static str> {
+    match tree {
+        HASH => Some("hash by parts"),
+        LATE_TREE => Some("late by parts"),
+        _ => None,
+    }
+}
+
+/// Gives the index keys of a record: the value's length, and each of the value's first three letters.
+fn parts(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
+    keys.add(value.len().to_be_bytes());
+    value.iter().take(3).for_each(|letter| keys.add([*letter]));
+}
+
+/// Compares each existing index with its records.
+fn verify_indices(process: &Process, txn: &Txn<'_>, names: &[String]) -> Result<(), Trouble> {
+    let indexed = [HASH, LATE_TREE].into_iter().filter(|tree| names.iter().any(|name| name == tree));
+    for (tree, name) in indexed.filter_map(|tree| Some((tree, index_of(tree)?))) {
+        let db: Db = process.tree(tree)?;
+        let findings = db.index(name, parts)?.verify(txn)?;
+        if let Some(first) = findings.first() {
+            return Err(Trouble::Other(format!("{} findings in an index, the first: {first}", findings.len())));
+        }
+    }
+    Ok(())
 }

@@ -8,9 +8,8 @@ use libtp::{Durability, Env, Result, Settings};
 use libtp_sim::Random;
 use libtp_tests::process::{next_order, say};
 use libtp_tests::sizes;
-use libtp_tests::stepping::{be_traced, mark};
 
-use crate::operations::Operation;
+use crate::operations::{Operation, Part};
 use crate::world::World;
 
 /// The environment's directory. Without this variable, the process is not a child.
@@ -25,37 +24,6 @@ pub const ENTRY: &str = "child::entry";
 /// Returns the time within which a survivor must do its work after a death.
 pub fn watchdog() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20))
-}
-
-/// Whether a run of an operation is stepped by the parent.
-pub enum Part {
-    /// The run before the stepped run. It does the work that each process does only once, so that the stepped run does
-    /// not include this work.
-    Warm,
-    /// The parent steps a part of the run, and kills the process in this part or at its end.
-    Stepped,
-}
-
-impl Part {
-    /// Returns whether this is the run before the stepped run.
-    pub fn is_warm(&self) -> bool {
-        matches!(self, Part::Warm)
-    }
-
-    /// Does the part of the operation that the parent steps in the stepped run.
-    pub fn step<R>(&self, work: impl FnOnce() -> R) -> R {
-        if self.is_warm() {
-            return work();
-        }
-        if let Err(why) = be_traced(|thread| say(&format!("thread {thread}"))) {
-            say(&format!("untraced {why}"));
-            std::process::exit(0);
-        }
-        mark();
-        let result = work();
-        mark();
-        result
-    }
 }
 
 /// The entry of a child. In an ordinary test run this test does nothing.

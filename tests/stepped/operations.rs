@@ -3,9 +3,41 @@
 //! Each transaction of an operation has a number, which is in the values of its records.
 
 use libtp::{Durability, Mode, Result};
+use libtp_tests::process::say;
+use libtp_tests::stepping::{be_traced, mark};
 
-use crate::child::Part;
 use crate::world::{key, value, Database, Edit, World, WARM};
+
+/// Whether a run of an operation is stepped by the parent.
+pub enum Part {
+    /// The run before the stepped run. It does the work that each process does only once, so that the stepped run does
+    /// not include this work.
+    Warm,
+    /// The parent steps a part of the run, and kills the process in this part or at its end.
+    Stepped,
+}
+
+impl Part {
+    /// Returns whether this is the run before the stepped run.
+    pub fn is_warm(&self) -> bool {
+        matches!(self, Part::Warm)
+    }
+
+    /// Does the part of the operation that the parent steps in the stepped run.
+    pub fn step<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.is_warm() {
+            return work();
+        }
+        if let Err(why) = be_traced(|thread| say(&format!("thread {thread}"))) {
+            say(&format!("untraced {why}"));
+            std::process::exit(0);
+        }
+        mark();
+        let result = work();
+        mark();
+        result
+    }
+}
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

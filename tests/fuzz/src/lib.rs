@@ -27,6 +27,7 @@ use thiserror as _;
 pub mod control;
 pub mod corpus;
 pub mod dump_text;
+pub mod environment;
 pub mod input;
 pub mod log_file;
 pub mod log_record;

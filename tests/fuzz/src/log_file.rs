@@ -24,7 +24,7 @@ use libtp_record::Access;
 use tempfile::TempDir;
 
 use crate::input::Input;
-use crate::world::{control_file, managers, place, short_log_settings, World};
+use crate::world::{control_file, managers, place, short_log_settings, Scene, World};
 
 /// The largest number of log bytes in an input.
 const LOG_BYTES_MAX: usize = 48 << 10;
@@ -77,10 +77,9 @@ impl Template {
         let file = directory.open(&segment_name(1), OpenMode::Existing).expect("the log has a file");
         let mut segment_header = vec![0; usize::try_from(FIRST_AT).expect("a block is short")];
         file.read_at(&mut segment_header, 0).expect("it can be read");
-        let bytes = |scene: &crate::scene::Scene, lsn| crate::scene::on_disk(&scene.pages, lsn);
-        let file = |scene: &crate::scene::Scene| {
-            (libtp_buffer::file_name(scene.name), bytes(scene, Some(Lsn::FIRST)), bytes(scene, None))
-        };
+        let bytes = |scene: &Scene, lsn| crate::scene::on_disk(&scene.pages, lsn);
+        let file =
+            |scene: &Scene| (libtp_buffer::file_name(scene.name), bytes(scene, Some(Lsn::FIRST)), bytes(scene, None));
         let files = world.scenes.iter().map(file).collect();
         Template { control, segment_header, files, place }
     }

@@ -17,9 +17,10 @@ use libtp_record::Database;
 
 use libtp_txn::{Change, Checkpoint, RecordType, CHECKPOINT};
 
+use crate::environment;
 use crate::input::Input;
-use crate::scene::{Scene, PAGE_BYTES};
-use crate::world::{self, World};
+use crate::scene::PAGE_BYTES;
+use crate::world::{Scene, World};
 
 /// The largest number of bytes of a body. Further bytes of the input are ignored.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -31,7 +32,7 @@ pub fn encode(kind: u16, scene: u8, page: u8, role: u8, body: &[u8]) -> Vec<u8> 
 
 /// Tests one input.
 pub fn log_record(input: &[u8]) {
-    world::with(|world| {
+    environment::with(|world| {
         let mut input = Input(input);
         let (kind, scene, page, role) = (input.short(), input.byte(), input.byte(), input.byte());
         let types = &world.managers.types;

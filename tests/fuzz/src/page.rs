@@ -24,9 +24,10 @@ use libtp_record::{
     Access, BtreeCursor, DamagedFile, Database, HashCursor, KeyRange, NumberCursor, PageLock, SalvagedRecord, Verified,
 };
 
+use crate::environment;
 use crate::input::{Input, Random};
-use crate::scene::{keys, value, Kind, Scene, PAGE_BYTES, RECORD_BYTES};
-use crate::world::{self, World};
+use crate::scene::{keys, value, PAGE_BYTES, RECORD_BYTES};
+use crate::world::{Kind, Scene, World};
 
 /// The offset in a page at which an input's bytes begin, with the page's kind. The checksum, number, LSN and file of
 /// the page are before it.
@@ -82,7 +83,7 @@ impl Finished {
 
 /// Tests one input.
 pub fn page(input: &[u8]) {
-    world::with(|world| {
+    environment::with(|world| {
         let message = Finished::of(world, input);
         let scene = &world.scenes[message.scene];
         world.restore(scene);

@@ -9,43 +9,12 @@ use libtp_record::free_pages::{Meta, META_PAGE};
 use libtp_record::{Access, Database, KeyFormat, Method, OpenSettings, PageLock};
 
 use crate::input::Random;
-use crate::world::World;
+use crate::world::{Kind, Scene, World};
 
 /// Bytes of a page of every scene.
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes of a record of the scene with numbers.
 pub const RECORD_BYTES: usize = 20;
-
-/// A database, and its pages as they were made.
-pub struct Scene {
-    /// The database's name.
-    pub name: &'static str,
-    /// The kind of its contents.
-    pub kind: Kind,
-    /// Its file.
-    pub file: FileId,
-    /// Bytes of a page.
-    pub page_bytes: usize,
-    /// Its pages, by number.
-    pub pages: Vec<Vec<u8>>,
-    /// The number of pages of the file after the last input, if it is larger than the length of `pages`.
-    pub used: Cell<u32>,
-}
-
-/// The kind of a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A B-tree.
-    Tree,
-    /// A hash file.
-    Hash,
-    /// Records by number.
-    Numbers,
-    /// Records of any length by number.
-    List,
-    /// The program's own pages.
-    Pages,
-}
 
 type Fill = fn(&World, &Database);
 

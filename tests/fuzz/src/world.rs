@@ -4,11 +4,11 @@
 //! had been read from the disk with a right checksum. The cache checks only the checksum. Between two inputs every page
 //! gets its original bytes again.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::Arc;
 
-use libtp_buffer::{BufferManager, PageId, PageNo, PoolSettings, WriteAhead};
-use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_buffer::{BufferManager, FileId, PageId, PageNo, PoolSettings, WriteAhead};
+use libtp_io::{Directory, OpenMode};
 use libtp_lock::{LockManager, Wait};
 use libtp_log::{Control, ControlFile, LogManager, Lsn, CONTROL_NAME};
 use libtp_process::{ProcessManager, Rank};
@@ -17,14 +17,41 @@ use libtp_txn::{Durability, Managers, Parts, TxnSession};
 use rio::Region;
 use tempfile::TempDir;
 
-use crate::scene::Scene;
-
-/// The number of inputs after which a new environment is made, because the log of the old one grows.
-const USES_MAX: u32 = 2_000;
 /// The size of the page cache. It is so large that no page is ever replaced.
 const CACHE_BYTES: u64 = 64 << 20;
 /// Bytes of a log segment of the small environment.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// A database, and its pages as they were made.
+pub struct Scene {
+    /// The database's name.
+    pub name: &'static str,
+    /// The kind of its contents.
+    pub kind: Kind,
+    /// Its file.
+    pub file: FileId,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Its pages, by number.
+    pub pages: Vec<Vec<u8>>,
+    /// The number of pages of the file after the last input, if it is larger than the length of `pages`.
+    pub used: Cell<u32>,
+}
+
+/// The kind of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A B-tree.
+    Tree,
+    /// A hash file.
+    Hash,
+    /// Records by number.
+    Numbers,
+    /// Records of any length by number.
+    List,
+    /// The program's own pages.
+    Pages,
+}
 
 /// The small environment and a session.
 pub struct World {
@@ -36,7 +63,8 @@ pub struct World {
     pub directory: Arc<dyn Directory>,
     /// Its databases.
     pub scenes: Vec<Scene>,
-    uses: u32,
+    /// The number of inputs so far.
+    pub(crate) uses: u32,
     /// The temporary directory. It is dropped last, because files are open in it.
     pub place: TempDir,
 }
@@ -94,19 +122,6 @@ pub fn managers(directory: &Arc<dyn Directory>, control: &Control, end: Lsn) -> 
 }
 
 impl World {
-    /// Makes a new environment with all its databases.
-    pub fn new() -> World {
-        let place = place();
-        let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("the place is ours"));
-        let control = Control::new([0; 16], &log_settings());
-        control_file(&directory).create(&control).expect("the directory is empty");
-        let managers = managers(&directory, &control, Lsn::FIRST).expect("the log is new");
-        let txn = managers.join().expect("no other session exists");
-        let mut world = World { managers, txn, directory, scenes: Vec::new(), uses: 0, place };
-        world.scenes = crate::scene::all(&world);
-        world
-    }
-
     /// Opens the database of a scene again, so that the handle has no cached knowledge of its pages.
     ///
     /// # Errors
@@ -167,40 +182,6 @@ impl World {
         let end = scene.used.replace(0);
         for index in scene.pages.len()..usize::try_from(end).unwrap_or(0) {
             self.put_page(PageId::new(scene.file, number(index)), &vec![0; scene.page_bytes]);
-        }
-    }
-}
-
-impl Default for World {
-    fn default() -> World {
-        World::new()
-    }
-}
-
-thread_local! {
-    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
-}
-
-/// Calls `body` with this thread's environment. If `body` panics, the environment is given up, and the next call makes
-/// a new one.
-pub fn with<R>(body: impl FnOnce(&World) -> R) -> R {
-    let old = WORLD.take().filter(|world| world.uses < USES_MAX);
-    let mut guard = Forgotten(Some(old.unwrap_or_default()));
-    let world = guard.0.as_mut().expect("the world is taken out only below");
-    world.uses += 1;
-    let result = body(world);
-    WORLD.set(guard.0.take());
-    result
-}
-
-/// An environment that is forgotten if a call panics in it, because an orderly close could panic again.
-struct Forgotten(Option<World>);
-
-impl Drop for Forgotten {
-    fn drop(&mut self) {
-        if let Some(world) = self.0.take() {
-            let _ = std::fs::remove_dir_all(world.place.path());
-            std::mem::forget(world);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
-use crate::steps::{begin, dead_actor, kill, step, Pc};
-use crate::world::{word_of, Bug, World, ACTORS, LAST_REAPER, LOCKERS, NAMES};
+use crate::steps::{begin, dead_actor, kill, step};
+use crate::world::{word_of, Bug, Pc, World, ACTORS, LAST_REAPER, LOCKERS, NAMES};
 use crate::Scripts;
 
 /// The outcome of a search.

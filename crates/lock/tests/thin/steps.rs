@@ -1,6 +1,8 @@
 //! The calls of the model, one store at a time. An actor may die between any two of its steps.
 
-use crate::world::{bucket_of, locker_of, word_of, Bug, List, Mode, Name, Place, State, Var, Word, World};
+use crate::world::{
+    bucket_of, locker_of, word_of, Actor, Bug, Goal, List, Mode, Name, Pc, Place, State, Var, Word, World,
+};
 use crate::world::{FREED, LAST_REAPER, LOCKERS, REAPER};
 use crate::Scripts;
 
@@ -14,106 +16,6 @@ pub(crate) enum Op {
     Instant(Name),
     Unlock(Name),
     UnlockAll,
-}
-
-/// The next step of an actor.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Pc {
-    Look,
-    Note,
-    Swap,
-    NoteLate,
-    TakeNoteBack,
-    NoteMode,
-    SwapMode,
-    Latch,
-    Fatten,
-    InflateQueue,
-    InflateStack,
-    InflateState,
-    InflateClose,
-    Settle,
-    Decide,
-    ThinNote,
-    ThinStore,
-    EnterQueue,
-    EnterStack,
-    EnterClose,
-    ConvertState,
-    ConvertGrant,
-    ConvertClose,
-    Unlatch,
-    Wait,
-    WaitGrant,
-    WaitClose,
-    Top,
-    ReleaseSwap,
-    ReleaseNote,
-    ReleaseLook,
-    ReleaseThin,
-    ReleaseQueue,
-    ReleaseClear,
-    ReleaseGrant,
-    ReleaseStack,
-    ReleaseClose,
-    Reap,
-    Free,
-    End,
-}
-
-/// The reason for which an actor has a latch.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Goal {
-    Lock,
-    Wait,
-    Downgrade,
-    Instant,
-    Release,
-}
-
-/// A session with its place in its script, and its open section.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Actor {
-    pub(crate) is_dead: bool,
-    pub(crate) images: Vec<Var>,
-    pub(crate) pc: Pc,
-    op: u8,
-    locker: u8,
-    goal: Goal,
-    name: Name,
-    mode: Mode,
-    /// The request that the call makes or releases.
-    place: Place,
-    /// The owner's request, which the call inflates, and its name.
-    other: Place,
-    other_name: Name,
-    seen: Word,
-    state: State,
-    /// The step after the latch is released.
-    then: Pc,
-    is_single: bool,
-}
-
-impl Default for Actor {
-    fn default() -> Actor {
-        Actor {
-            is_dead: false,
-            images: Vec::new(),
-            pc: Pc::End,
-            op: 0,
-            locker: 0,
-            goal: Goal::Lock,
-            name: 0,
-            mode: Mode::S,
-            place: 0,
-            other: 0,
-            other_name: 0,
-            seen: Word::FREE,
-            state: State::Thin,
-            then: Pc::End,
-            is_single: false,
-        }
-    }
 }
 
 /// One actor at one step.

@@ -1,4 +1,5 @@
-//! The shared memory of the model: words, buckets' latches, request slots, queues and stacks.
+//! The state of the model: the shared memory (words, buckets' latches, request slots, queues and stacks), and each
+//! session's next step.
 
 /// A name of an object.
 pub(crate) type Name = u8;
@@ -152,6 +153,106 @@ pub(crate) enum Var {
     State(Place, State),
 }
 
+/// The next step of an actor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Pc {
+    Look,
+    Note,
+    Swap,
+    NoteLate,
+    TakeNoteBack,
+    NoteMode,
+    SwapMode,
+    Latch,
+    Fatten,
+    InflateQueue,
+    InflateStack,
+    InflateState,
+    InflateClose,
+    Settle,
+    Decide,
+    ThinNote,
+    ThinStore,
+    EnterQueue,
+    EnterStack,
+    EnterClose,
+    ConvertState,
+    ConvertGrant,
+    ConvertClose,
+    Unlatch,
+    Wait,
+    WaitGrant,
+    WaitClose,
+    Top,
+    ReleaseSwap,
+    ReleaseNote,
+    ReleaseLook,
+    ReleaseThin,
+    ReleaseQueue,
+    ReleaseClear,
+    ReleaseGrant,
+    ReleaseStack,
+    ReleaseClose,
+    Reap,
+    Free,
+    End,
+}
+
+/// The reason for which an actor has a latch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Goal {
+    Lock,
+    Wait,
+    Downgrade,
+    Instant,
+    Release,
+}
+
+/// A session with its place in its script, and its open section.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Actor {
+    pub(crate) is_dead: bool,
+    pub(crate) images: Vec<Var>,
+    pub(crate) pc: Pc,
+    pub(crate) op: u8,
+    pub(crate) locker: u8,
+    pub(crate) goal: Goal,
+    pub(crate) name: Name,
+    pub(crate) mode: Mode,
+    /// The request that the call makes or releases.
+    pub(crate) place: Place,
+    /// The owner's request, which the call inflates, and its name.
+    pub(crate) other: Place,
+    pub(crate) other_name: Name,
+    pub(crate) seen: Word,
+    pub(crate) state: State,
+    /// The step after the latch is released.
+    pub(crate) then: Pc,
+    pub(crate) is_single: bool,
+}
+
+impl Default for Actor {
+    fn default() -> Actor {
+        Actor {
+            is_dead: false,
+            images: Vec::new(),
+            pc: Pc::End,
+            op: 0,
+            locker: 0,
+            goal: Goal::Lock,
+            name: 0,
+            mode: Mode::S,
+            place: 0,
+            other: 0,
+            other_name: 0,
+            seen: Word::FREE,
+            state: State::Thin,
+            then: Pc::End,
+            is_single: false,
+        }
+    }
+}
+
 /// The shared memory, and the actors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct World {
@@ -169,7 +270,7 @@ pub(crate) struct World {
     pub(crate) relied: [[Option<Mode>; NAMES]; LOCKERS],
     /// An instant lock was granted while another locker held the name.
     pub(crate) is_instant_wrong: bool,
-    pub(crate) actors: [crate::steps::Actor; ACTORS],
+    pub(crate) actors: [Actor; ACTORS],
     pub(crate) deaths: u8,
 }
 
@@ -186,7 +287,7 @@ impl World {
             owners: [0, 1, 2],
             relied: [[None; NAMES]; LOCKERS],
             is_instant_wrong: false,
-            actors: std::array::from_fn(|_| crate::steps::Actor::default()),
+            actors: std::array::from_fn(|_| Actor::default()),
             deaths: 0,
         }
     }
