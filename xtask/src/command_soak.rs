@@ -3,7 +3,7 @@
 //! With `--hours` the suites run in rounds. Each round has its own `LIBTP_TEST_SEED`, the source of all randomness of
 //! the suites. So the seed is enough to repeat a failed round.
 
-use crate::command_test::{logs, run_suite};
+use crate::command_test::{logs, rows, run_suite};
 use crate::lanes::measured;
 use crate::litter::Litter;
 use crate::outcome::{clock, table, Outcome};
@@ -59,7 +59,7 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
     }
     print!("\n{}", table(&totals, start.elapsed(), ""));
     if rounds == 1 {
-        testing_page::record(&workspace.root, testing_page::Column::Soak, &totals)?;
+        testing_page::record(&workspace.root, &rows(), testing_page::Column::Soak, &totals)?;
     }
     let failed = totals.iter().any(|outcome| outcome.counts.failed > 0);
     Ok(ExitCode::from(u8::from(failed)))

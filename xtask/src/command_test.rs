@@ -8,7 +8,10 @@ use crate::lanes::{self, measured, Job, JobResult};
 use crate::litter::Litter;
 use crate::outcome::{table, Counts, Outcome};
 use crate::programs::{self, Profile, Program};
-use crate::suites::{Build, Suite, FUZZ, LAB, SUITES, WATCHERS};
+use crate::suites::{
+    Build, Suite, FUZZ, LAB, LOOM, LOOM_DOUBT, LOOM_TESTS, SUITES, UNIT_TESTS, UNIT_TESTS_DOUBT, WATCHERS,
+};
+use crate::testing_page::Words;
 use crate::workspace::{cargo, niced_cargo, Workspace};
 use crate::{child, fuzz, lab, libtest, release, sanitizers, setup, testing_page, tidy};
 use std::fs;
@@ -36,11 +39,11 @@ enum Peers {
 }
 
 /// A suite that is not one integration test.
-pub struct Step {
+struct Step {
     /// The step's name in `cargo xtask test NAME` and in the tables.
-    pub name: &'static str,
+    name: &'static str,
     /// The doubt that the step answers.
-    pub doubt: &'static str,
+    doubt: &'static str,
     run: fn(&Workspace, Peers) -> io::Result<Counts>,
 }
 
@@ -69,18 +72,8 @@ const COMPILING_DEEP: &[Step] = &[
         run: |workspace, _| release::deny(workspace, &logs(workspace)),
     },
 ];
-/// The unit tests that loom runs.
-pub const LOOM: &str = "loom";
-/// The doubt that `LOOM` answers.
-pub const LOOM_DOUBT: &str = "Are latches, the log's tail and thin locks right in every interleaving?";
 /// The packages that have tests for loom.
 const LOOMS_PACKAGES: [&str; 2] = ["libtp-process", "libtp-log"];
-/// The part of the name that all of loom's tests share.
-pub const LOOM_TESTS: &str = "::loom_tests::";
-/// The test programs that belong to no suite.
-pub const UNIT_TESTS: &str = "unit tests";
-/// The doubt that `UNIT_TESTS` answers.
-pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Packages that are no library for users.
 const UNDOCUMENTED: [&str; 8] =
@@ -103,9 +96,14 @@ const DEEP: &str = "LIBTP_TEST_DEEP";
 /// Preemptions in the largest of loom's tests.
 const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
 
-/// Every step, in the order of the table.
-pub fn steps() -> impl Iterator<Item = &'static Step> {
-    FIRST.iter().chain(COMPILING).chain(COMPILING_DEEP)
+/// The rows of docs/testing.md.
+pub fn rows() -> Vec<Words> {
+    let steps = FIRST.iter().chain(COMPILING).chain(COMPILING_DEEP);
+    let steps = steps.map(|step| Words { name: step.name, doubt: step.doubt, catches: "" });
+    let units = [(LOOM, LOOM_DOUBT), (UNIT_TESTS, UNIT_TESTS_DOUBT)];
+    let units = units.map(|(name, doubt)| Words { name, doubt, catches: "" });
+    let suites = SUITES.iter().map(|suite| Words { name: suite.name, doubt: suite.doubt, catches: suite.catches });
+    steps.chain(units).chain(suites).collect()
 }
 
 /// Prints the names that `cargo xtask test` takes.
@@ -114,7 +112,7 @@ pub fn list() {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    steps().map(|step| step.name).chain([LOOM, UNIT_TESTS]).chain(SUITES.iter().map(|suite| suite.name))
+    rows().into_iter().map(|row| row.name)
 }
 
 /// Runs the suites named, or all, and prints the table.
@@ -150,7 +148,7 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     print!("\n{}", table(&outcomes, start.elapsed(), &failures));
     if options.record {
         let column = if options.deep { testing_page::Column::Deep } else { testing_page::Column::Test };
-        testing_page::record(&workspace.root, column, &outcomes)?;
+        testing_page::record(&workspace.root, &rows(), column, &outcomes)?;
     }
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }

@@ -15,8 +15,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::child;
-use crate::command_test::{logs, LOOM_TESTS};
+use crate::command_test::logs;
 use crate::setup;
+use crate::suites::LOOM_TESTS;
 use crate::workspace::{cargo, Workspace};
 
 const DOCUMENT: &str = "docs/coverage.md";

@@ -15,10 +15,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::child;
-use crate::command_test::LOOM_TESTS;
 use crate::libtest;
 use crate::outcome::Counts;
 use crate::programs::{self, Program};
+use crate::suites::LOOM_TESTS;
 use crate::workspace::{cargo, Workspace};
 
 /// The variable by which a soak switches the sanitizers on (`suites`).

@@ -4,6 +4,17 @@
 //! small default size. A suite whose test does not exist, or that runs no test at all, is a failure. So the renaming of
 //! a file cannot remove a suite unnoticed. The sanitizers are a suite, too, although cargo has no test for them.
 
+/// The unit tests that loom runs.
+pub const LOOM: &str = "loom";
+/// The doubt that `LOOM` answers.
+pub const LOOM_DOUBT: &str = "Are latches, the log's tail and thin locks right in every interleaving?";
+/// The part of the name that all of loom's tests share.
+pub const LOOM_TESTS: &str = "::loom_tests::";
+/// The test programs that belong to no suite.
+pub const UNIT_TESTS: &str = "unit tests";
+/// The doubt that `UNIT_TESTS` answers.
+pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
+
 /// The features that a suite is built with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Build {

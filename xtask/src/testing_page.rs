@@ -3,9 +3,7 @@
 //! `cargo xtask test --record` writes the times of `test`; `cargo xtask test --deep --record` writes the times of
 //! `--deep`; `cargo xtask soak` writes the times of `soak`. The texts of a row come from the tables of the suites.
 
-use crate::command_test::{steps, LOOM, LOOM_DOUBT, UNIT_TESTS, UNIT_TESTS_DOUBT};
 use crate::outcome::Outcome;
-use crate::suites::SUITES;
 use std::fs;
 use std::path::Path;
 
@@ -28,30 +26,25 @@ pub enum Column {
 }
 
 /// The texts of a row.
-struct Words {
-    name: &'static str,
-    doubt: &'static str,
-    catches: &'static str,
-}
-
-fn words() -> Vec<Words> {
-    let steps = steps().map(|step| Words { name: step.name, doubt: step.doubt, catches: "" });
-    let units = [(LOOM, LOOM_DOUBT), (UNIT_TESTS, UNIT_TESTS_DOUBT)];
-    let units = units.map(|(name, doubt)| Words { name, doubt, catches: "" });
-    let suites = SUITES.iter().map(|suite| Words { name: suite.name, doubt: suite.doubt, catches: suite.catches });
-    steps.chain(units).chain(suites).collect()
+pub struct Words {
+    /// The name of the suite or step.
+    pub name: &'static str,
+    /// The doubt that it answers.
+    pub doubt: &'static str,
+    /// The faults that it must catch.
+    pub catches: &'static str,
 }
 
 /// Writes the times of these outcomes into one column. The other times stay.
 ///
 /// # Errors
 /// When the document cannot be read or written, or has lost its markers.
-pub fn record(root: &Path, column: Column, outcomes: &[Outcome]) -> Result<(), String> {
+pub fn record(root: &Path, rows: &[Words], column: Column, outcomes: &[Outcome]) -> Result<(), String> {
     let path = root.join(DOCUMENT);
     let document = fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT} cannot be read: {error}"))?;
     let times: Vec<(&str, u64)> =
         outcomes.iter().map(|outcome| (outcome.name.as_str(), outcome.elapsed.as_secs())).collect();
-    let changed = with_times(&document, column, &times)?;
+    let changed = with_times(&document, rows, column, &times)?;
     fs::write(&path, changed).map_err(|error| format!("{DOCUMENT} cannot be written: {error}"))
 }
 
@@ -61,14 +54,14 @@ pub fn seconds(root: &Path, name: &str) -> u64 {
     known_times(&document, name)[0].parse().unwrap_or(0)
 }
 
-fn with_times(document: &str, column: Column, times: &[(&str, u64)]) -> Result<String, String> {
+fn with_times(document: &str, rows: &[Words], column: Column, times: &[(&str, u64)]) -> Result<String, String> {
     let missing = || format!("{DOCUMENT} has lost its markers {BEGIN} and {END}: put them back");
     let (before, rest) = document.split_once(BEGIN).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
     let mut table = String::from(HEAD);
-    for Words { name, doubt, catches } in words() {
+    for Words { name, doubt, catches } in rows {
         let mut seconds = known_times(document, name);
-        if let Some((_, time)) = times.iter().find(|(timed, _)| *timed == name) {
+        if let Some((_, time)) = times.iter().find(|(timed, _)| timed == name) {
             seconds[column as usize] = time.to_string();
         }
         table += &format!("| {name} | {doubt} | {catches} | {} |\n", seconds.join(" | "));
@@ -87,11 +80,12 @@ fn known_times(document: &str, name: &str) -> [String; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_test::rows;
 
     #[test]
     fn one_column_changes_and_the_other_columns_stay() {
         let document = format!("# T\n{BEGIN}\n{HEAD}| crash | ? | a | 70 | 80 | 90 |\n{END}\nend\n");
-        let changed = with_times(&document, Column::Deep, &[("crash", 81), ("gone", 1)]).unwrap();
+        let changed = with_times(&document, &rows(), Column::Deep, &[("crash", 81), ("gone", 1)]).unwrap();
         assert_eq!(known_times(&changed, "crash"), ["70", "81", "90"]);
         assert_eq!(known_times(&changed, "fmt"), [UNKNOWN; 3]);
         assert!(!changed.contains("gone") && changed.ends_with(&format!("{END}\nend\n")));
@@ -101,7 +95,7 @@ mod tests {
     fn the_document_has_the_words_of_every_suite() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCUMENT);
         let document = fs::read_to_string(path).unwrap();
-        let same = with_times(&document, Column::Test, &[]).unwrap();
+        let same = with_times(&document, &rows(), Column::Test, &[]).unwrap();
         assert!(document == same, "`cargo xtask test --record tidy` rewrites {DOCUMENT}");
     }
 }

@@ -1,9 +1,5 @@
 //! Checks the imports between the modules of one crate. In `libtp` a module must not import from a higher floor. In any
-//! crate, test or example the number of modules in cycles of imports must not rise.
-//!
-//! `cycles.txt` in this directory has, for each crate's folder, the number of modules in cycles of imports. A higher
-//! number means a new cycle; a lower number is written into the file, so that it cannot rise again. A crate without a
-//! line has no cycle.
+//! crate, test or example no modules import each other in a circle.
 
 use super::source::{code, is_word, line_of, word_places, File};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +9,6 @@ const CRATE: &str = "crates/libtp/src";
 /// The floors of the crate, the lowest first. A module imports from its own floor and from lower floors.
 const FLOORS: [&str; 10] =
     ["ground", "open", "region", "txn", "db", "typed", "files", "admin", "environment", "testing"];
-/// Where the numbers of modules in cycles are kept.
-const LIMITS: &str = "xtask/src/tidy/cycles.txt";
-/// The largest number of modules that a complaint names.
-const NAMED_MAX: usize = 8;
 /// The largest number of modules that export the same name, one from another.
 const EXPORTS_MAX: usize = 4;
 
@@ -54,50 +46,38 @@ pub fn upwards(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Returns crates whose number of modules in cycles differs from the kept number.
+/// Returns the imports through which a module imports itself: directly or through modules of the same parent. A module
+/// deeper than these modules counts as a part of the module that encloses it. Imports between a parent and its children
+/// do not count.
 pub fn cycles(files: &[File]) -> Vec<String> {
-    let limits = files.iter().find(|file| file.path == LIMITS).map_or("", |file| file.text.as_str());
-    let limits: BTreeMap<&str, usize> = limits
-        .lines()
-        .filter_map(|line| line.rsplit_once(' '))
-        .filter_map(|(one, n)| Some((one, n.parse().ok()?)))
-        .collect();
-    let mut complaints = Vec::new();
+    let mut complaints = BTreeSet::new();
     for root in roots(files) {
-        let found = in_cycles(files, root);
-        let (count, limit) = (found.len(), limits.get(root).copied().unwrap_or(0));
-        if count > limit {
-            let some = found.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
-            complaints.push(format!(
-                "{root} has {count} modules in cycles of imports, and had {limit}: move the shared part into a separate module. \
-                 Some of them: {some}"
-            ));
-        } else if count < limit {
-            complaints
-                .push(format!("{root} has {count} modules in cycles of imports: write `{root} {count}` into {LIMITS}"));
+        let mut found = imports(files, root);
+        found.retain_mut(|Import { from, to, .. }| {
+            let shared = from.iter().zip(to.iter()).take_while(|(one, other)| one == other).count();
+            let are_siblings = shared < from.len().min(to.len());
+            from.truncate(shared + 1);
+            to.truncate(shared + 1);
+            are_siblings
+        });
+        let mut next: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
+        for Import { from, to, .. } in &found {
+            next.entry(from).or_default().insert(to);
         }
+        let leads_to = |start: &Module, end: &Module| {
+            let (mut seen, mut left) = (BTreeSet::new(), vec![start]);
+            while let Some(at) = left.pop() {
+                left.extend(next.get(at).into_iter().flatten().filter(|to| seen.insert(**to)));
+            }
+            seen.contains(end)
+        };
+        complaints.extend(found.iter().filter(|import| leads_to(&import.to, &import.from)).map(|import| {
+            let Import { file, line, from, to } = import;
+            let (from, to) = (from.join("::"), to.join("::"));
+            format!("{}:{line}: `{from}` imports `{to}`, which imports `{from}`, too: move the shared part", file.path)
+        }));
     }
-    complaints
-}
-
-/// Returns the modules that import themselves through modules of the same parent. A module deeper than these modules
-/// counts as a part of the module that encloses it. Imports between a parent and its children do not count.
-fn in_cycles(files: &[File], root: &str) -> Vec<String> {
-    let mut next: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
-    for Import { from, to, .. } in imports(files, root) {
-        let shared = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
-        if shared < from.len().min(to.len()) {
-            next.entry(from[..=shared].to_vec()).or_default().insert(to[..=shared].to_vec());
-        }
-    }
-    let comes_back = |start: &&Module| {
-        let (mut seen, mut left) = (BTreeSet::new(), vec![*start]);
-        while let Some(at) = left.pop() {
-            left.extend(next.get(at).into_iter().flatten().filter(|to| seen.insert(*to)));
-        }
-        seen.contains(start)
-    };
-    next.keys().filter(comes_back).map(|module| module.join("::")).collect()
+    complaints.into_iter().collect()
 }
 
 /// Returns the folder of each crate's root file: of libraries, programs, and tests and examples that are folders.
@@ -237,7 +217,7 @@ fn tree<'c>(code: &'c str, mut above: Vec<String>, found: &mut Vec<Vec<String>>)
 
 #[cfg(test)]
 mod tests {
-    use super::{cycles, paths, upwards, File, CRATE, LIMITS};
+    use super::{cycles, paths, upwards, File, CRATE};
 
     fn file(path: &str, text: &str) -> File {
         File { path: path.into(), text: text.into() }
@@ -269,40 +249,28 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_modules_in_cycles_only_falls() {
-        let tree = |limits: &str| {
-            [
-                file("crates/log/src/lib.rs", "mod a; mod b; mod c;"),
-                file("crates/log/src/a.rs", "use crate::b::B;"),
-                file("crates/log/src/b.rs", "use crate::c::C;"),
-                file("crates/log/src/b/part.rs", "use crate::a; use super::B;"),
-                file("crates/log/src/c.rs", ""),
-                file(LIMITS, limits),
-            ]
-        };
-        assert_eq!(cycles(&tree("crates/log/src 2\n")), Vec::<String>::new());
-        assert!(
-            cycles(&tree(""))[0].contains("2 modules in cycles of imports, and had 0: ")
-                && cycles(&tree(""))[0].ends_with("a, b")
-        );
-        let less = &cycles(&tree("crates/log/src 3\n"))[0];
-        assert!(less.ends_with("write `crates/log/src 2` into xtask/src/tidy/cycles.txt"), "{less}");
-    }
-
-    #[test]
     fn a_cycle_is_found_at_every_depth_and_through_the_names_that_a_parent_exports() {
         let files = [
             file("tests/kills/main.rs", "mod a;"),
             file("tests/kills/a.rs", "mod b; mod c; mod d;\npub use c::{x as y, C};"),
             file("tests/kills/a/b.rs", "use super::C;"),
-            file("tests/kills/a/c.rs", "use crate::a::b::deep::f;"),
-            file("tests/kills/a/b/deep.rs", "use crate::a; use super::super::d;"),
-            file("tests/kills/a/d.rs", "use super::A;"),
+            file("tests/kills/a/c.rs", "use crate::a::d;"),
+            file("tests/kills/a/d.rs", "use super::A;\nuse crate::a::b::deep::f;"),
+            file("tests/kills/a/b/deep.rs", "use crate::a; use super::super::c;"),
+            file("tests/kills/e.rs", "use crate::a;"),
             file("tests/kills/other/main.rs", "mod a;"),
-            file("tests/kills/other/a.rs", ""),
+            file("tests/kills/other/a.rs", "use crate::e;"),
         ];
         let complaints = cycles(&files);
-        assert_eq!(complaints.len(), 1, "{complaints:?}");
-        assert!(complaints[0].starts_with("tests/kills has 2 ") && complaints[0].ends_with(": a::b, a::c"));
+        let found: Vec<&str> = complaints.iter().filter_map(|one| one.split(", which").next()).collect();
+        assert_eq!(
+            found,
+            [
+                "tests/kills/a/b.rs:1: `a::b` imports `a::c`",
+                "tests/kills/a/b/deep.rs:1: `a::b` imports `a::c`",
+                "tests/kills/a/c.rs:1: `a::c` imports `a::d`",
+                "tests/kills/a/d.rs:2: `a::d` imports `a::b`",
+            ]
+        );
     }
 }
