@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use libtp_buffer::{seal, FileId, PageId, PageMut, PageNo};
+use libtp_buffer::{seal, PageId, PageMut, PageNo};
 use libtp_log::Lsn;
 use libtp_record::free_pages::{Meta, META_PAGE};
 use libtp_record::{Access, Database, KeyFormat, Method, OpenSettings, PageLock};

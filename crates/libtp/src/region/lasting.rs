@@ -1,9 +1,9 @@
 //! Checks and preparations before a commit whose answer does not wait for the disk.
 
-use libtp_txn::{Durability, TxnSession};
+use libtp_txn::TxnSession;
 
 use super::generation::Generation;
-use crate::{Error, Result};
+use crate::{Durability, Error, Result};
 
 impl Generation {
     /// Checks that commits may be answered from this generation's memory.
@@ -30,7 +30,7 @@ impl Generation {
         if durability == Durability::Rio {
             self.check_lasting()?;
         }
-        txn.prepare_answer(&self.managers, durability).map_err(|error| self.not_noted(error))
+        txn.prepare_answer(&self.managers, durability.into()).map_err(|error| self.not_noted(error))
     }
 
     #[cold]

@@ -1,7 +1,7 @@
 //! Tests of a process with limited memory: it uses a database that is larger than the limit, and the audit accepts the
 //! database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::*;
