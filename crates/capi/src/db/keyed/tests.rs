@@ -6,7 +6,8 @@ use std::path::Path;
 use super::*;
 use crate::db::flags::DB_TXN;
 use crate::db::info::{FileInfo, PairsInfo};
-use crate::db::open::{open, OpenMode};
+use crate::db::open::open;
+use crate::db::open_mode::OpenMode;
 use crate::db::Store;
 
 const STEPS: u32 = 1500;

@@ -9,7 +9,8 @@ use crate::db::flags::{
     DB_TXN, R_CURSOR, R_FIRST, R_IAFTER, R_IBEFORE, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR,
 };
 use crate::db::info::{FileInfo, RecordsInfo};
-use crate::db::open::{open, OpenMode};
+use crate::db::open::open;
+use crate::db::open_mode::OpenMode;
 use crate::db::refusal::Answer;
 use crate::db::Store;
 
