@@ -2,12 +2,16 @@
 
 use crate::{FileId, PageNo};
 
+/// The remedy for a damaged database file. A file that was copied back alone lacks the commits since the copy, and no
+/// check notices that.
+pub const DAMAGED_FILE_REMEDY: &str = "Restore the environment from a backup with `tp restore`, or save the file's readable records with `tp salvage`. Do not copy a single file from a backup into the environment: the later commits in that file would be lost, and no check would report it";
+
 /// The reason why a call to the buffer manager failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The bytes in the file, or in memory, are not the page. They are never returned to a caller.
-    #[error("page {page} of {file} is damaged: {what}; nothing was changed; other pages can be used; restore the file from a backup")]
+    #[error("page {page} of {file} is damaged: {what}; nothing was changed, and other pages can be used. {remedy}", remedy = DAMAGED_FILE_REMEDY)]
     Corrupt {
         /// The file.
         file: String,
@@ -40,7 +44,7 @@ pub enum Error {
         name: String,
     },
     /// The file of a database is missing or was replaced. The database was not dropped.
-    #[error("the database `{name}` cannot be used: {what}. Nothing was made in its place, and other databases can be used. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
+    #[error("the database `{name}` cannot be used: {what}. Nothing was made in its place, and other databases can be used. Put back the same file {name}.tp, not an older copy, which lacks later commits. If that file is lost, restore the environment from a backup with `tp restore`, or give the database up with `tp drop --missing`")]
     FileMissing {
         /// The database.
         name: String,

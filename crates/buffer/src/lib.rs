@@ -78,7 +78,7 @@ use pool::{PoolTable, Pools};
 
 pub use content::{ExclusivePage, PageMut, Pin, Repeated, SharedPage};
 pub use double_write::DOUBLE_WRITE_NAME;
-pub use error::{Error, Result};
+pub use error::{Error, Result, DAMAGED_FILE_REMEDY};
 pub use fate::Fate;
 pub use files::{environment_of, FileInfo};
 pub use glance::Glance;

@@ -188,7 +188,7 @@ impl Registry {
         let read = file.read_at(&mut bytes, 0)?;
         let refuse = |what: &str| {
             let what = format!(
-                "{what}. Restore it from a backup, or move it away: then it is made again from the data files that are present"
+                "{what}. Close the environment in every process, and move this file away, and each copy of a data file under another name: the next opening makes the register again from the data files"
             );
             Error::Register { what }
         };

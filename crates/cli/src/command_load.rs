@@ -44,13 +44,16 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         Ok(loaded) => loaded,
         Err(failure) => return Err(given_up(filling, &failure)),
     };
+    let made = filling.env().list_database(database)?.kind;
     filling.finish()?;
+    // The database may have existed before, and be of another kind than the dump.
+    let kind = made.unwrap_or_else(|| kind.name());
     let seconds = begin.elapsed().as_secs_f64();
     output.object(&json!({
-        "database": database, "type": kind.name(), "records": loaded, "seconds": seconds,
+        "database": database, "type": kind, "records": loaded, "seconds": seconds,
     }))?;
-    let what = if kind == DumpType::Pages { "pages" } else { "records" };
-    output.line(format!("{} {what} into {database} ({}) in {seconds:.1} s", grouped(loaded), kind.name()))?;
+    let what = if kind == DumpType::Pages.name() { "pages" } else { "records" };
+    output.line(format!("{} {what} into {database} ({kind}) in {seconds:.1} s", grouped(loaded)))?;
     Ok(Ending::Done)
 }
 

@@ -35,9 +35,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     output.object(&salvaged.count())?;
     output.line(format_args!(
-        "{} records salvaged, {} pages or values lost",
+        "{} records salvaged, {}",
         grouped(salvaged.records),
-        salvaged.lost.len()
+        match salvaged.lost.len() {
+            0 => "no losses found".to_string(),
+            1 => "1 loss, listed above".to_string(),
+            losses => format!("{losses} losses, listed above"),
+        }
     ))?;
     Ok(Ending::of(salvaged.lost.is_empty()))
 }

@@ -86,7 +86,7 @@ impl fmt::Display for Operation {
 pub enum Error {
     /// The filesystem, or the user's quota, is full. Free some space and continue; nothing synced is lost.
     #[error(
-        "could not {operation} {file}{}: the filesystem or the quota is full ({}); nothing that was \
+        "the disk of {file}, or the user's quota, is full: could not {operation} it{} ({}); nothing that was \
          synced is lost; free some space and try again",
         at(*offset), reason(*errno)
     )]
@@ -131,7 +131,7 @@ pub enum Error {
     },
     /// The filesystem is mounted read-only, or the handle is read-only.
     #[error(
-        "could not {operation} {file}: it is open for reading only, or its filesystem is mounted read-only; nothing was changed; open it for writing, or choose a directory that can be written"
+        "could not {operation} {file}: its filesystem is mounted read-only, or the file was opened for reading only; nothing was changed. libtp needs write access even to read: mount the filesystem for writing, or choose a directory that can be written"
     )]
     ReadOnly {
         /// The operation that failed.
@@ -295,6 +295,16 @@ mod tests {
             assert!(text.contains(word), "{text:?} does not contain {word:?}");
         }
         assert_eq!((error.operation(), error.file()), (Operation::Write, "/bank/log.00000001"));
+    }
+
+    #[test]
+    fn a_full_disk_is_named_by_its_file_and_a_read_only_filesystem_by_its_remedy() {
+        let text = |errno| Error::from_errno(Operation::Write, "/bank/control".into(), Some(12288), errno).to_string();
+        let full = text(libc::ENOSPC);
+        assert!(full.starts_with("the disk of /bank/control, or the user's quota, is full: "), "{full}");
+        assert!(full.contains("byte 12288") && full.contains("free some space"), "{full}");
+        let read_only = text(libc::EROFS);
+        assert!(read_only.contains("libtp needs write access even to read"), "{read_only}");
     }
 
     #[test]

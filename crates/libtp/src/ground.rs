@@ -36,3 +36,4 @@ pub(crate) mod records;
 pub(crate) mod sessions;
 pub(crate) mod settings;
 pub(crate) mod unfinished_opening;
+pub(crate) mod utc;

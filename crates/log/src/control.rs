@@ -24,7 +24,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::incarnation::{INCARNATIONS_MAX, SLOT_INCARNATIONS};
-use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId};
+use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId, DAMAGED_LOG_REMEDY};
 
 /// The name of the control file in an environment's directory.
 pub const CONTROL_NAME: &str = "control";
@@ -359,7 +359,7 @@ impl ControlFile {
         let environment = self.check_front()?;
         let (_, control) = self.newest()?;
         if control.environment_id != environment {
-            return Err(self.unusable("its blocks belong to two environments; restore it from a backup"));
+            return Err(self.damaged("its blocks belong to two environments"));
         }
         Ok(control)
     }
@@ -394,10 +394,10 @@ impl ControlFile {
     fn check_front(&self) -> Result<[u8; 16]> {
         let block = self.block(0)?;
         let Ok((front, _)) = Front::read_from_prefix(&block) else {
-            return Err(self.unusable("it is too short for a control file; restore it from a backup"));
+            return Err(self.damaged("it is too short for a control file"));
         };
         if front.magic != MAGIC {
-            return Err(self.unusable("it is not the control file of a libtp environment; restore it from a backup"));
+            return Err(self.damaged("it is not the control file of a libtp environment"));
         }
         if front.version.get() != CONTROL_VERSION {
             let found = front.version.get();
@@ -406,7 +406,7 @@ impl ControlFile {
             )));
         }
         if block.len() < SLOT_BYTES || front.crc.get() != crc32c::crc32c(&block[16..]) {
-            return Err(self.unusable("the checksum of its first block is wrong; restore it from a backup"));
+            return Err(self.damaged("the checksum of its first block is wrong"));
         }
         Ok(front.environment)
     }
@@ -415,9 +415,9 @@ impl ControlFile {
         match (self.slot(1)?, self.slot(2)?) {
             (Ok(one), Ok(two)) => Ok(if one.0 > two.0 { one } else { two }),
             (Ok(good), Err(_)) | (Err(_), Ok(good)) => Ok(good),
-            (Err(one), Err(two)) => Err(self.unusable(&format!(
-                "both copies of its contents are damaged (first: {one}; second: {two}); restore it from a backup"
-            ))),
+            (Err(one), Err(two)) => {
+                Err(self.damaged(&format!("both copies of its contents are damaged (first: {one}; second: {two})")))
+            }
         }
     }
 
@@ -464,6 +464,10 @@ impl ControlFile {
         let read = self.file.read_at(&mut bytes, number * BLOCK_BYTES)?;
         bytes.truncate(read);
         Ok(bytes)
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        self.unusable(&format!("{what}. {DAMAGED_LOG_REMEDY}"))
     }
 
     fn unusable(&self, what: &str) -> Error {

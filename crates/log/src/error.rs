@@ -2,12 +2,16 @@
 
 use crate::Lsn;
 
+/// The remedy for a damaged log or control file. A backup has no control file, and a log file that was copied back lacks
+/// later commits.
+pub const DAMAGED_LOG_REMEDY: &str = "Restore the environment from a backup with `tp restore`, or save the readable records of each database file in a new environment with `tp salvage`";
+
 /// The reason why a call to the log failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no room for more log. Nothing was changed; everything committed is safe.
-    #[error("the log has no room for {what}: {source_text}; nothing was changed, and every commit is safe; free some space and try again")]
+    #[error("there is no room for {what}: {source_text}")]
     Full {
         /// The data for which there was no room.
         what: &'static str,
@@ -36,7 +40,7 @@ pub enum Error {
         shared: String,
     },
     /// The log is damaged before its durable end.
-    #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although later records had reached the disk; nothing was changed; restore the file from a backup")]
+    #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}; nothing was changed. {remedy}", remedy = DAMAGED_LOG_REMEDY)]
     Corrupt {
         /// The record that is damaged.
         lsn: Lsn,

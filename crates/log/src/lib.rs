@@ -96,7 +96,7 @@ pub use agree::{all_in_files, overwrite_from_ring};
 pub use append::Entry;
 pub use control::{Changing, Control, ControlFile, CONTROL_BYTES, CONTROL_NAME, CONTROL_VERSION, UNRESOLVED_MAX};
 pub use copy::{LogCopy, SegmentFile};
-pub use error::{Error, Result};
+pub use error::{Error, Result, DAMAGED_LOG_REMEDY};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 pub use in_order::{durable_in, Rescued};
@@ -166,7 +166,7 @@ impl LogManager {
         assert!(chunk.is_power_of_two() && chunk >= 4096, "a ring's chunk is a power of two from 4 KiB");
         let files = LogFiles::new(Arc::clone(directory), control);
         let file_end = prepared_end(&files, control, end)?;
-        let no_room = |error| Error::from_region("its part of shared memory", error);
+        let no_room = |error| Error::from_region("the log's part in shared memory", error);
         let offset = region.allocate::<LogHeader>(1).map_err(no_room)?;
         let header = region.hold(offset);
         header.incarnation.init(control.incarnation());

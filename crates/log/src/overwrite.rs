@@ -44,7 +44,7 @@ impl LogFiles {
             let mut before = vec![0; usize::try_from(at.since(start)).unwrap_or(0)];
             let read = self.copy_out(start, &mut before)?;
             if read < before.len() {
-                return Err(self.damage(start.plus(read as u64), "the file ends, or is missing"));
+                return Err(self.damage(start.plus(read as u64), "no more of the log can be read there"));
             }
             let piece = usize::try_from(place.left.min(end.since(at))).expect("a piece of a slice in memory");
             let into = usize::try_from(at.since(from)).expect("a place in a slice in memory");

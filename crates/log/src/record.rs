@@ -236,7 +236,7 @@ impl BadRecord {
     /// Returns the reason, as half a sentence.
     pub(crate) fn what(self) -> &'static str {
         match self {
-            BadRecord::Short => "the file ends, or is missing",
+            BadRecord::Short => "no more of the log can be read there",
             BadRecord::Empty => "there are zeros where a record should begin",
             BadRecord::Header => "no record has such a header",
             BadRecord::Checksum => "the record's checksum is wrong",

@@ -101,9 +101,16 @@ fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -
         if number == last && may_be_made(files, control, end)? {
             continue;
         }
-        if let Some(why) = files.why_not_whole(number)? {
-            return Err(files.damage(geometry.start(number).max(control.oldest), &why));
+        let Some(why) = files.why_not_whole(number)? else { continue };
+        let start = geometry.start(number);
+        if number <= last {
+            return Err(files.damage(start.max(control.oldest), &why));
         }
+        // A process that got an answer to a commit in this segment had first noted the segment in the previous segment.
+        return Err(Error::Unusable {
+            file: files.directory().describe(&segment_name(number)),
+            what: format!("{why}. The log ends at LSN {end}, and this file begins at LSN {start}: no commit that was answered as durable is in it. Move this file away, and open the environment again"),
+        });
     }
     Ok(())
 }

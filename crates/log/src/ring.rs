@@ -51,7 +51,7 @@ fn too_much_at_once() -> Error {
     let source_text =
         "the change needs more of the log at once than shared memory can hold; make it in several transactions"
             .to_string();
-    Error::Full { what: "its part in shared memory", source_text }
+    Error::Full { what: "the log's part in shared memory", source_text }
 }
 
 impl Ring {
@@ -278,7 +278,7 @@ impl Ring {
         let chunk = self
             .region
             .allocate_bytes(self.chunk_bytes(), 64)
-            .map_err(|error| Error::from_region("its part in shared memory", error))?;
+            .map_err(|error| Error::from_region("the log's part in shared memory", error))?;
         failpoint("ring: chunk allocated, not in the directory");
         self.entry(end).publish(Chunk::at(chunk));
         self.keep_entries(end, end);

@@ -272,7 +272,11 @@ impl LogFiles {
         let place = self.geometry.locate(lsn);
         let mut what = what.to_string();
         for number in [place.segment, place.segment + 1] {
-            if let Ok(Opened::Wrong(wrong)) = self.segment(number) {
+            let wrong = match self.segment(number) {
+                Ok(Opened::Wrong(wrong)) => Some(wrong).filter(|wrong| !what.contains(&wrong.0)),
+                _ => None,
+            };
+            if let Some(wrong) = wrong {
                 what.push_str(&format!("; of {}, {}", segment_name(number), wrong.0));
             }
         }
@@ -515,7 +519,7 @@ fn fill_with_zeros(file: &dyn File, range: Range<u64>) -> Result<()> {
 }
 
 fn no_room(error: libtp_io::Error) -> Error {
-    Error::from_disk("its next segment file", error)
+    Error::from_disk("the log's next segment file", error)
 }
 
 #[cfg(test)]

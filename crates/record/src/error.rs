@@ -1,5 +1,7 @@
 //! Errors of the record manager. "Not found" is no error.
 
+use libtp_buffer::DAMAGED_FILE_REMEDY;
+
 /// The reason why a call to the record manager failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,7 +31,7 @@ pub enum Error {
         what: String,
     },
     /// A page contradicts itself or its neighbours.
-    #[error("page {page} of {file} is damaged: {what}; nothing was changed; `tp verify` lists all damage of the file; restore the file from a backup")]
+    #[error("page {page} of {file} is damaged: {what}; nothing was changed{}. {remedy}", listing(*page), remedy = DAMAGED_FILE_REMEDY)]
     Corrupt {
         /// The file.
         file: String,
@@ -39,7 +41,7 @@ pub enum Error {
         what: String,
     },
     /// The entries of a list contradict each other.
-    #[error("the list {database} is damaged: {what}; nothing was changed; `tp verify` lists all damage of the file; restore the file from a backup")]
+    #[error("the list {database} is damaged: {what}; nothing was changed; `tp verify` lists all damage of the file. {remedy}", remedy = DAMAGED_FILE_REMEDY)]
     DamagedList {
         /// The database.
         database: String,
@@ -158,6 +160,14 @@ pub enum Error {
         /// The reason.
         what: String,
     },
+}
+
+/// Returns the hint at the verb that lists damage. That verb cannot open a file whose page 0 is damaged.
+fn listing(page: u32) -> &'static str {
+    match page {
+        0 => "",
+        _ => "; `tp verify` lists all damage of the file",
+    }
 }
 
 /// The result of record-manager calls.

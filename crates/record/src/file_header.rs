@@ -179,7 +179,7 @@ pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHe
     let Some(header) = header.filter(|header| header.magic == MAGIC) else {
         return Err(unsuitable(
             &full_name,
-            "it does not begin like a database file, so it is a file of another kind, or damaged; move it away, or restore it from a backup",
+            "it does not begin like a database file. Move a file of another kind away; if it is a damaged database file, restore the environment from a backup with `tp restore`, or save the file's readable records with `tp salvage`",
         ));
     };
     if !(FILE_VERSION_PLAIN..=FILE_VERSION).contains(&header.version.get()) {

@@ -169,7 +169,10 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
     if directory.exists(&entry.file_name())? {
         return Err(unsuitable(
             name,
-            format!("its file {} is not missing; drop the database without `--missing`", entry.file_name()),
+            format!(
+                "its file {0} is not missing; drop the database without `--missing`. If the file is damaged, close the environment in every process, move {0} away, and drop the database with `--missing`",
+                entry.file_name()
+            ),
         ));
     }
     if managers.buffers.is_used(entry.id) {
@@ -197,8 +200,9 @@ pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
         }
         Some(entry) if entry.name != info.name => {
             format!(
-                "it is the file of the database `{}`; rename the file to {}, or move it away",
+                "it has the number of the database `{}`, so it is a copy or has a wrong name; move it away. Only if {} is missing, and this file is not an older copy, rename it to {}",
                 entry.name,
+                entry.file_name(),
                 entry.file_name()
             )
         }

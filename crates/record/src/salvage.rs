@@ -79,11 +79,14 @@ impl DamagedFile {
                 return Ok(DamagedFile { file, id, page_bytes, method, key_format, lost: Vec::new() });
             }
             Err(error @ Error::Io(_)) => return Err(error),
+            // The remedy of the whole message is the salvage itself.
+            Err(Error::Corrupt { what, .. }) => what,
+            Err(Error::Unsuitable { what, .. }) => what.split(['.', ';']).next().unwrap_or_default().into(),
             Err(error) => error.to_string(),
         };
         let guessed = guess(&*file)?;
         let Some((page_bytes, id, method)) = guessed else {
-            let what = format!("none of its pages is a page of a database file ({wrong})");
+            let what = format!("none of its pages is a page of a database file (page 0: {wrong}), so it has no records that could be salvaged. Check the path");
             return Err(Error::Unsuitable { name: full_name.to_string(), what });
         };
         let mut wreck =
@@ -160,6 +163,16 @@ impl DamagedFile {
             }
         }
         watch(length, length);
+        // The pages of a B-tree are used in the order of their numbers. The other kinds leave gaps, so only the damage
+        // of a page shows that it is missing.
+        if let Some(used) = used.filter(|&used| self.method == Method::Btree && u64::from(used) > pages) {
+            let first = u32::try_from(pages).unwrap_or(u32::MAX);
+            let what = format!(
+                "this page and the later pages up to page {} are missing: the file ends at byte {length}",
+                used - 1
+            );
+            self.lost.push(Finding { page: first, what });
+        }
         Ok(self.lost)
     }
 

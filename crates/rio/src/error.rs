@@ -82,7 +82,7 @@ pub enum Error {
         process: u32,
     },
     /// The region was in use when the machine stopped, and its memory does not survive this.
-    #[error("{path} was in use when the machine went down, and its filesystem keeps changes only when they are synced, so the file may have old and new parts. It was not opened, and nothing was changed; restore it from a checkpoint")]
+    #[error("{path} was in use when the machine went down, and its filesystem keeps changes only when they are synced, so the file may have old and new parts. It was not opened, and nothing was changed; restore it from a checkpoint, which lacks later changes")]
     Torn {
         /// The file.
         path: PathBuf,

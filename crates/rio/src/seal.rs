@@ -35,7 +35,7 @@ impl Region {
         }
         Err(unusable(
             self.path(),
-            "its tables were changed after it was closed, by the disk or by a wrong store of a program; restore it from a checkpoint".into(),
+            "its tables were changed after it was closed, by the disk or by a wrong store of a program; restore it from a checkpoint, which lacks later changes".into(),
         ))
     }
 }

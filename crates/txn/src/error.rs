@@ -1,5 +1,6 @@
 //! Errors of the transaction manager.
 
+use libtp_buffer::DAMAGED_FILE_REMEDY;
 use libtp_log::Lsn;
 
 /// The reason why a call of the transaction manager failed.
@@ -52,7 +53,7 @@ pub enum Error {
         known: String,
     },
     /// A log record does not fit the page that it names, or its body cannot be decoded.
-    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. The record stays in the log; restore the file that it changes from a backup, or salvage that file with `tp salvage`")]
+    #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. The record stays in the log. {remedy}", remedy = DAMAGED_FILE_REMEDY)]
     Damaged {
         /// The record's LSN.
         lsn: Lsn,
@@ -100,7 +101,7 @@ pub enum Error {
         what: String,
     },
     /// An access method cannot undo a change.
-    #[error("the change logged at LSN {lsn} cannot be undone: {what}. The log keeps the change and its transaction; `tp verify` shows whether the file is damaged, and a backup restores it")]
+    #[error("the change logged at LSN {lsn} cannot be undone: {what}. The log keeps the change and its transaction; `tp verify` shows whether the file is damaged. If it is: {remedy}", remedy = DAMAGED_FILE_REMEDY)]
     Undo {
         /// The record's LSN.
         lsn: Lsn,

@@ -92,7 +92,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The segment's own structures are damaged.
-    #[error("the segment {path} is damaged: {what}. Nothing was changed; restore it from its last checkpoint")]
+    #[error("the segment {path} is damaged: {what}. Nothing was changed; restore it from its last checkpoint, which lacks later transactions")]
     Damaged {
         /// The segment's file.
         path: PathBuf,

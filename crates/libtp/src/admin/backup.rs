@@ -42,6 +42,7 @@ use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 use serde::Serialize;
 
+use crate::ground::damage::Damage;
 use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::{self, SETTINGS_NAME};
 use crate::open::unfinished::{BACKING_UP, MANIFEST};
@@ -103,6 +104,7 @@ impl Env {
     /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged, naming the file and the
     /// page; `Full`, `Io`. The environment is unchanged, and the copied files are removed, if possible.
     pub fn backup(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
+        self.refuse_inside(to.as_ref())?;
         self.backup_to(&directory_at(to.as_ref())?, watch)
     }
 
@@ -113,7 +115,28 @@ impl Env {
     /// `Backup` when there is no backup of this environment, or the environment has not kept the log since the end of
     /// that backup (see `keep_log` in the settings); else as [`Env::backup`]. After an error the backup is unchanged.
     pub fn backup_more(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
-        self.backup_more_to(&directory_at(to.as_ref())?, watch)
+        let directory: Arc<dyn Directory> = match PosixDirectory::open(to.as_ref()) {
+            Err(libtp_io::Error::NotFound { .. }) => {
+                let what = "the directory does not exist; nothing was changed. Take a full backup first".into();
+                return Err(Error::Backup { backup: to.as_ref().display().to_string(), what });
+            }
+            opened => Arc::new(opened?),
+        };
+        self.backup_more_to(&directory, watch)
+    }
+
+    /// Refuses a backup inside of the environment's own directory, before any directory is made: whatever destroys the
+    /// environment would destroy the backup, too.
+    fn refuse_inside(&self, to: &Path) -> Result<()> {
+        let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_path_buf());
+        let nearest = absolute.ancestors().find_map(|path| path.canonicalize().ok()).unwrap_or_default();
+        match self.path().canonicalize() {
+            Ok(own) if nearest.starts_with(&own) => Err(Error::Backup {
+                backup: to.display().to_string(),
+                what: format!("it is inside of {}, the directory of the environment itself; nothing was changed. Name a directory outside of it, best on another disk", own.display()),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Does the work of [`Env::backup`], in any implementation of a directory.
@@ -148,6 +171,11 @@ pub(crate) fn refused(directory: &dyn Directory, what: impl Into<String>) -> Err
     let path = directory.describe(MANIFEST);
     let backup = path.strip_suffix(MANIFEST).map_or(path.as_str(), |path| path.trim_end_matches('/')).to_string();
     Error::Backup { backup, what: what.into() }
+}
+
+/// Returns the error for a backup that lacks a copied file.
+pub(crate) fn incomplete(directory: &dyn Directory, name: &str) -> Error {
+    refused(directory, format!("it is incomplete: its file {name} is missing; nothing was changed. Use another backup"))
 }
 
 /// Locks the file that marks a directory's backup, so that no other process copies to the directory at the same time.
@@ -509,17 +537,33 @@ fn copied_numbers(to: &dyn Directory, manifest: &Manifest, environment: &[u8; 16
     let mut copies = HashSet::new();
     for file in &manifest.files {
         let name = file.name.strip_suffix(".tp").unwrap_or(&file.name);
-        let found = libtp_record::find_file(to, name, environment)?;
+        let found = match libtp_record::find_file(to, name, environment) {
+            Err(libtp_record::Error::Io(libtp_io::Error::NotFound { .. })) => return Err(incomplete(to, &file.name)),
+            found => found?,
+        };
         copies.insert(found.info.id);
     }
     Ok(copies)
+}
+
+/// Converts an error of a backup's log. The remedy for damage differs from that for an environment's log.
+pub(crate) fn of_backup(error: libtp_log::Error) -> Error {
+    match error {
+        libtp_log::Error::Corrupt { lsn, file, offset, what } => {
+            let message = format!(
+                "the log of the backup is damaged at LSN {lsn} ({file}, byte {offset}): {what}; use another backup"
+            );
+            Error::Corrupt(Damage::at_byte(&file, offset, &what, message))
+        }
+        other => other.into(),
+    }
 }
 
 /// Reads every record of a copied log.
 pub(crate) fn check_log(files: &LogFiles, from: Lsn, end: Lsn) -> Result<()> {
     let mut roll = files.roll(from, end);
     while let Some(record) = roll.next_record() {
-        record?;
+        record.map_err(of_backup)?;
     }
     match roll.position() {
         reached if reached == end => Ok(()),

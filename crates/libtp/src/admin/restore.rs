@@ -20,17 +20,18 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use libtp_buffer::{check, FileId, PageHeader, PageId, PageNo};
-use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_io::{Directory, File, OpenMode, PosixDirectory};
 use libtp_log::{segment_number, Control, ControlFile, LogFiles, Lsn, CONTROL_NAME};
 use rio::{failpoint, planted};
 use serde::Serialize;
 
 use crate::admin::backup::copy_file::PIECE_BYTES;
 use crate::admin::backup::manifest::{CopiedFile, Manifest};
-use crate::admin::backup::{check_log, refused};
+use crate::admin::backup::{check_log, incomplete, of_backup, refused};
 use crate::ground::damage::Damage;
 use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::{self, Settings, SETTINGS_NAME};
+use crate::ground::utc::utc;
 use crate::open::attach::random_id;
 use crate::open::liveness::Liveness;
 use crate::open::platform::{has_control, Platform};
@@ -113,11 +114,14 @@ struct Cut {
     clock_behind: u64,
     clock_behind_from: Option<Lsn>,
     left_out_time: Option<u64>,
+    /// The time of the first flush of the earliest state that can be restored, in microseconds since 1970, if the search
+    /// has read that flush.
+    earliest_time: Option<u64>,
 }
 
 impl Cut {
     fn at(end: Lsn) -> Cut {
-        Cut { end, clock_behind: 0, clock_behind_from: None, left_out_time: None }
+        Cut { end, clock_behind: 0, clock_behind_from: None, left_out_time: None, earliest_time: None }
     }
 }
 
@@ -287,9 +291,10 @@ impl Backup {
             }
             return Err(refused);
         }
-        self.put_files(platform, environment, watch)?;
+        let remains = |error| with_remains(error, platform);
+        self.put_files(platform, environment, watch).map_err(remains)?;
         failpoint("restore: files copied, no log");
-        self.put_log(platform, &control, end, watch)?;
+        self.put_log(platform, &control, end, watch).map_err(remains)?;
         failpoint("restore: log made, no control file");
         if let Some(settings) = &settings {
             settings.put(platform)?;
@@ -303,14 +308,16 @@ impl Backup {
         Ok(settings.is_some_and(|settings| settings.is_aside))
     }
 
-    /// Returns the end of the log to replay.
+    /// Checks that the backup has all copied files. Returns the end of the log to replay.
     fn end_of(&self, until: RestorePoint) -> Result<Cut> {
+        self.manifest.files.iter().try_for_each(|copied| self.open_copied(copied).map(drop))?;
         let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
         let cut = self.cut(until, last)?;
         let end = cut.end;
         if end < earliest && !planted("libtp: a restore to a state before the copied pages is accepted") {
             return Err(self.refused(format!(
-                "its earliest state is the state before LSN {earliest}; nothing was changed. For an earlier state, restore an earlier backup"
+                "its earliest state is the state before LSN {earliest}, a place in the log{}; nothing was changed. For an earlier state, restore an earlier backup",
+                cut.earliest_time.map_or(String::new(), |time| format!(", which was logged by {}", utc(time)))
             )));
         }
         Ok(cut)
@@ -324,14 +331,12 @@ impl Backup {
         };
         match until {
             RestorePoint::Lsn(until) if until >= last.raw() => {
-                return Err(self.refused(format!("its log ends at LSN {last}, so the state at that LSN is not in it; nothing was changed. Give an LSN below {last}, or none, which restores the latest state")));
+                return Err(self.refused(format!("its log ends at LSN {last}, so the state at that LSN (a place in the log) is not in it; nothing was changed. Give an LSN below {last}, or none, which restores the latest state")));
             }
             RestorePoint::Time(_) if until_micros > u128::from(self.manifest.time) => {
-                let latest = self.manifest.time;
                 return Err(self.refused(format!(
-                    "its log ends at {}.{:06} s since 1970, before the wanted time; nothing was changed. Give an earlier time, or none, which restores the latest state",
-                    latest / 1_000_000,
-                    latest % 1_000_000
+                    "its log ends at {}, before the wanted time; nothing was changed. Give an earlier time, or none, which restores the latest state",
+                    utc(self.manifest.time)
                 )));
             }
             _ => {}
@@ -345,7 +350,7 @@ impl Backup {
         let mut before = 0_u64;
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {
-            let record = record?;
+            let record = record.map_err(of_backup)?;
             match until {
                 RestorePoint::Lsn(until) if record.lsn.raw() > until => return Ok(Cut { end: record.lsn, ..cut }),
                 _ => {}
@@ -359,6 +364,9 @@ impl Backup {
                 cut.clock_behind_from = cut.clock_behind_from.or(Some(record.lsn));
             }
             before = time;
+            if record.end().raw() >= self.manifest.copied {
+                cut.earliest_time = cut.earliest_time.or(Some(time));
+            }
             match cut.left_out_time {
                 None if u128::from(time) > until_micros => (cut.left_out_time, cut.end) = (Some(time), in_time),
                 _ => in_time = record.end(),
@@ -405,7 +413,7 @@ impl Backup {
             let message = format!("{}: page {number}: {what}; restore another backup", place());
             Error::Corrupt(Damage::in_page(&copied.name, number, what, message))
         };
-        let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
+        let file = self.open_copied(copied)?;
         let mut piece = vec![0; PIECE_BYTES];
         let (mut at, mut crc) = (0, 0);
         let mut shape = None;
@@ -446,11 +454,24 @@ impl Backup {
         Ok(())
     }
 
+    /// Opens a copied file.
+    ///
+    /// # Errors
+    /// `Backup` if the file is missing.
+    fn open_copied(&self, copied: &CopiedFile) -> Result<Arc<dyn File>> {
+        match self.directory.open(&copied.name, OpenMode::ReadOnly) {
+            Err(libtp_io::Error::NotFound { .. }) => Err(incomplete(self.directory.as_ref(), &copied.name)),
+            opened => Ok(opened?),
+        }
+    }
+
     fn put_log(&self, platform: &Platform, control: &Control, end: Lsn, watch: &mut Watch<'_>) -> Result<()> {
         let (begin, source) = (Lsn::new(self.manifest.begin), self.log(end)?);
         let total = end.since(begin);
         let files = LogFiles::new(Arc::clone(&platform.log_directory), control);
-        Ok(files.make_segments(&source, begin, end, &mut |done| watch(Progress::new("log", done.min(total), total)))?)
+        let made =
+            files.make_segments(&source, begin, end, &mut |done| watch(Progress::new("log", done.min(total), total)));
+        made.map_err(of_backup)
     }
 
     /// Returns the backup's settings, if the directory has none. Checks the settings that will take effect.
@@ -516,16 +537,39 @@ fn for_the_program(error: Error) -> Error {
     }
 }
 
+/// Returns whether an unfinished restore has left files. A restore that had only begun left nothing but its mark.
+fn is_left(platform: &Platform) -> Result<bool> {
+    let is_empty = |name: &String| [CONTROL_NAME, SETTINGS_NAME, RESTORING].contains(&name.as_str());
+    Ok(!platform.directory.list()?.iter().all(is_empty))
+}
+
+/// Adds to an error about a damaged backup that the new directory has the remains of the restore.
+fn with_remains(error: Error, platform: &Platform) -> Error {
+    match error {
+        Error::Corrupt(damage) => {
+            let also = format!(
+                "{} has the files that were copied before the fault, and is no environment: remove it",
+                platform.path.display()
+            );
+            Error::Corrupt(damage.and(&also))
+        }
+        other => other,
+    }
+}
+
 /// Refuses a directory that is not empty.
 fn check_empty(platform: &Platform) -> Result<()> {
     let refuse = |what: String| Err(Error::Environment { environment: platform.path.clone(), what });
     if has_control(platform.directory.as_ref())? {
         return refuse("it is an environment already; restore the backup to an empty directory".into());
     }
+    if platform.directory.exists(RESTORING)? && is_left(platform)? {
+        return Err(unfinished::not_restored(platform));
+    }
     let is_known = |name: &String| [CONTROL_NAME, SETTINGS_NAME, RESTORING].contains(&name.as_str());
     if let Some(other) = platform.directory.list()?.into_iter().find(|name| !is_known(name)) {
         return refuse(format!(
-            "a backup is restored to an empty directory (except for a `{SETTINGS_NAME}`), and this one has `{other}`; name another directory, or remove that file if an unfinished restore left it"
+            "a backup is restored to an empty directory (except for a `{SETTINGS_NAME}`), and this one has `{other}`; nothing was changed. Name another directory"
         ));
     }
     match platform.log_directory.list()?.into_iter().find(|name| segment_number(name).is_some()) {

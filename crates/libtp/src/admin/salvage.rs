@@ -41,7 +41,7 @@ pub struct Salvaged {
 pub struct SalvagedCount {
     /// Records that were read.
     pub records: u64,
-    /// Pages and long values that were lost.
+    /// Losses: a page, the missing pages at the end of a file, or a long value.
     pub lost: usize,
 }
 
@@ -72,7 +72,7 @@ impl Env {
         let opened = PosixDirectory::open(directory)?.open(full_name, OpenMode::ReadOnly)?;
         let wreck = DamagedFile::open(opened, full_name)?;
         if wreck.method() == Method::Pages {
-            return Err(refused("the damaged file is a file of pages, which has no records that could be salvaged; nothing was made. Restore the file from a backup, or read its pages with the program that wrote them"));
+            return Err(refused("the damaged file is a file of pages, which has no records that could be salvaged; nothing was made. Restore its environment from a backup with `tp restore`, or read its pages with the program that wrote them"));
         }
         if wreck.key_format().index_of.is_some() {
             return Err(refused("the damaged file is an index, and all its data are in its database, too; nothing was made. Salvage the database; the program makes its indices again (`Db::index`)"));

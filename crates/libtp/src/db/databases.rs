@@ -24,8 +24,10 @@ pub struct ListedDatabase {
     /// Its name.
     pub name: String,
     /// `btree`, `multi` (a B-tree whose keys have several values), `list`, `index`, `hash`, `recno` or `pages`; `None`
-    /// if the file is not in its place.
+    /// if the file is not in its place, or cannot be used.
     pub kind: Option<&'static str>,
+    /// The reason why the file cannot be used; `None` if the file is missing or good.
+    pub fault: Option<String>,
     /// The size of its file in bytes; some of them may be free for later records.
     pub bytes: u64,
 }
@@ -401,24 +403,25 @@ fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
         (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&generation.managers.region));
     let found = libtp_record::find_file(directory, &name, &environment).and_then(|found| {
         let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
-        Ok((Some(kind_name(found.method, &found.key_format)), bytes))
+        Ok((Some(kind_name(found.method, &found.key_format)), None, bytes))
     });
-    let (kind, bytes) = match found {
+    let (kind, fault, bytes) = match found {
         Ok(found) => found,
         // Dropped since the names were read, or not in its place.
         Err(
-            libtp_record::Error::Io(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. })
+            error @ (libtp_record::Error::Io(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. })
             | libtp_record::Error::Corrupt { .. }
-            | libtp_record::Error::Unsuitable { .. },
+            | libtp_record::Error::Unsuitable { .. }),
         ) => {
             if !opening::names(env)?.contains(&name) {
                 return Ok(None);
             }
-            (None, 0)
+            let is_missing = matches!(error, libtp_record::Error::Io(libtp_io::Error::NotFound { .. }));
+            (None, (!is_missing).then(|| error.to_string()), 0)
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(Some(ListedDatabase { name, kind, bytes }))
+    Ok(Some(ListedDatabase { name, kind, fault, bytes }))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use libtp_buffer::DAMAGED_FILE_REMEDY;
 use libtp_record::duplicates::{self, NUMBER_BYTES};
 use libtp_record::{Duplicates, KeyFormat, KeyRange, Order};
 use rio::planted;
@@ -110,7 +111,7 @@ impl Multi {
     pub(super) fn pair(&self, entry: Pair) -> Result<Pair> {
         let no_entry = || {
             Error::Corrupt(
-                format!("{}: an entry of {} bytes does not have the form that a key with several values has; nothing was changed. Look for the damage with `tp verify`, and restore the file from a backup", self.name(), entry.0.len())
+                format!("{}: an entry of {} bytes does not have the form that a key with several values has; nothing was changed. `tp verify` lists all damage of the file. {DAMAGED_FILE_REMEDY}", self.name(), entry.0.len())
                     .into(),
             )
         };

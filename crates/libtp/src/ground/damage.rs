@@ -38,6 +38,12 @@ impl Damage {
         Box::new(Damage { offset: Some(offset), ..*Damage::in_file(file, what, message) })
     }
 
+    /// Adds a sentence to the message.
+    pub(crate) fn and(mut self: Box<Damage>, sentence: &str) -> Box<Damage> {
+        self.message = Some(format!("{self}. {sentence}"));
+        self
+    }
+
     /// Returns the damage in a page of a file.
     pub(crate) fn in_page(file: &str, page: u32, what: &str, message: String) -> Box<Damage> {
         Box::new(Damage { page: Some(page), ..*Damage::in_file(file, what, message) })

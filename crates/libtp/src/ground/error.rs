@@ -43,7 +43,7 @@ pub enum Error {
         cause: String,
     },
     /// A transaction cannot be passed on to another session, or cannot be taken over.
-    #[error("transaction {txn} cannot be passed on: {what}")]
+    #[error("transaction {txn}: {what}")]
     NotPassed {
         /// The transaction's number.
         txn: u64,
@@ -66,7 +66,7 @@ pub enum Error {
     #[error("{0}")]
     SnapshotTooOld(String),
     /// Something is full; nothing was changed.
-    #[error("{what} is full: {source}")]
+    #[error("{source}")]
     Full {
         /// The thing that is full.
         what: &'static str,
@@ -119,7 +119,7 @@ pub enum Error {
         number: u64,
     },
     /// There is no such database.
-    #[error("there is no database `{name}` in {environment}; nothing was changed. `tp list` shows the databases; `tp load`, `tp put` or `Env::btree` make a new one")]
+    #[error("there is no database `{name}` in {environment}; nothing was changed. `tp list` shows the databases; `tp load` and `tp put` make a new one (in a program, `Env::btree`)")]
     NoDatabase {
         /// The database's name.
         name: String,
@@ -211,7 +211,7 @@ pub enum Error {
         pid: u32,
     },
     /// The settings cannot be read.
-    #[error("the settings are wrong: {what}")]
+    #[error("{what}")]
     Settings {
         /// The fault and its place.
         what: String,
@@ -424,8 +424,10 @@ sorted!(libtp_record::Error, error =>
         Error::Corrupt(Damage::in_page(file, page, what, error.to_string())),
     libtp_record::Error::DamagedList { ref database, ref what } =>
         Error::Corrupt(Damage::in_file(&format!("{database}.tp"), what, error.to_string())),
-    libtp_record::Error::KeyTooLong { bytes, limit, .. } =>
-        Error::Length { what: "a key", bytes, limit: format!("up to {limit} bytes") },
+    libtp_record::Error::KeyTooLong { database, bytes, limit } => {
+        let remedy = "a new database with larger pages, page_bytes in libtp.toml, takes longer keys";
+        Error::Length { what: "a key", bytes, limit: format!("up to {limit} bytes (`{database}`; {remedy})") }
+    },
     libtp_record::Error::ValueTooLong { bytes, limit } =>
         Error::Length { what: "a value", bytes, limit: format!("up to {limit} bytes") },
     libtp_record::Error::RecordLength { bytes, expected, .. } =>

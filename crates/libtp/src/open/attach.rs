@@ -17,7 +17,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 use libtp_io::{File, OpenMode};
-use libtp_log::{Control, CONTROL_NAME};
+use libtp_log::{Control, CONTROL_NAME, DAMAGED_LOG_REMEDY};
 use libtp_process::{ForkMark, ProcessManager};
 use libtp_txn::Managers;
 use rio::{failpoint, Region};
@@ -230,7 +230,7 @@ impl Opening<'_> {
         }
         if read > 0 && read < front.len() {
             let what =
-                format!("its file `{CONTROL_NAME}` has only {read} bytes, so it is damaged; restore it from a backup");
+                format!("its file `{CONTROL_NAME}` has only {read} bytes, so it is damaged. {DAMAGED_LOG_REMEDY}");
             return Err(Error::Environment { environment: self.platform.path.clone(), what });
         }
         if matches!(self.create, Create::Never) {

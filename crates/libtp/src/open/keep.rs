@@ -110,7 +110,7 @@ pub(crate) fn write_region_log(region: &Region, platform: &Platform, file: &Cont
     let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
-            "the shared memory {} has changes to the database `{}`, which was made after the backup, and its file {} is missing. Put the file back, or give the memory up with `tp recover --keep-files`, which uses the files alone",
+            "the shared memory {} has changes to the database `{}`, which was made after the backup, and its file {} is missing. Put back the same file, not an older copy, which lacks later commits; or give the memory up with `tp recover --keep-files`, which uses the files alone",
             region.path().display(),
             missing.name,
             missing.file_name()

@@ -20,7 +20,7 @@
 use std::path::Path;
 
 use libtp_io::{Directory, OpenMode};
-use libtp_log::{segment_number, CONTROL_NAME};
+use libtp_log::{segment_number, CONTROL_NAME, DAMAGED_LOG_REMEDY};
 use rio::{failpoint, planted};
 
 use crate::open::platform::Platform;
@@ -45,9 +45,20 @@ pub(crate) const MANIFEST: &str = "backup.toml";
 /// Returns the error of an opening that found no environment and must not make one.
 pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
     let what = || {
-        format!("its file `{CONTROL_NAME}` is missing or empty, so it is not an environment, and this call makes no new one. Check the directory, or make an environment (`Env::create`)")
+        format!("its file `{CONTROL_NAME}` is missing or empty, so it is not an environment, and this call makes no new one. Check the directory, or make an environment (`tp put` and `tp load` make one; in a program, `Env::create`)")
     };
-    refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
+    match platform.directory.exists(RESTORING) {
+        Ok(true) => not_restored(platform),
+        _ => refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what())),
+    }
+}
+
+/// Returns the error for a directory in which a restore is not finished.
+pub(crate) fn not_restored(platform: &Platform) -> Error {
+    let what = format!(
+        "it has `{RESTORING}`: a restore of a backup into it was not finished, so it is not an environment. Remove the directory, and restore the backup again"
+    );
+    refusal(&platform.path, what)
 }
 
 /// Returns the error of an opening that was to make an environment and found one.
@@ -64,10 +75,7 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
     refuse_filling(platform)?;
     let mut names = platform.directory.list()?;
     if names.iter().any(|name| name == RESTORING) && !planted("libtp: an unfinished restore opens as an environment") {
-        let what = format!(
-            "it has `{RESTORING}`: a restore of a backup into it was not finished, so it is not an environment. Remove the directory, and restore the backup again"
-        );
-        return Err(refusal(&platform.path, what));
+        return Err(not_restored(platform));
     }
     if let Some(name) = names.iter().find(|name| [MANIFEST, BACKING_UP].contains(&name.as_str())) {
         let what = format!(
@@ -80,7 +88,7 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
     let Some(orphan) = names.into_iter().find(is_data) else { return Ok(()) };
     let what = format!(
         "its file `{CONTROL_NAME}` is missing, empty or zeroed, but there is `{orphan}`, which belongs to an environment. \
-         Restore `{CONTROL_NAME}` from a backup, or move the other files away to make a new environment"
+         {DAMAGED_LOG_REMEDY}; or move all files away to make a new environment"
     );
     Err(refusal(&platform.path, what))
 }

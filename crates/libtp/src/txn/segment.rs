@@ -85,7 +85,7 @@ impl Segment {
         let refuse = |what: &str| Error::Segment { path: path.clone(), what: what.into() };
         let number = u32::try_from(member.number()).ok().filter(|&number| number != 0);
         let open = OpenSegment {
-            number: number.ok_or_else(|| refuse("its number is not a number that an environment gives, so the segment is damaged. Nothing was changed; restore the segment from a backup"))?,
+            number: number.ok_or_else(|| refuse("its number is not a number that an environment gives, so the segment is damaged. Nothing was changed; restore the segment from its last checkpoint, which lacks later transactions"))?,
             path: path.clone(),
             survives: member.survives(),
             _lock: lock,

@@ -170,6 +170,35 @@ fn a_damaged_or_missing_segment_in_the_middle_is_corrupt() {
     must_fail(&disk, "zeroed");
 }
 
+/// A file that was made by mistake after the end of the log has no record. So its refusal names only that file, says its
+/// fault once, and the log opens when the file is gone.
+#[test]
+fn a_file_after_the_end_of_the_log_is_refused_with_its_own_remedy() {
+    let rig = Rig::new();
+    fill(&rig, 5, 100);
+    let disk = image(&rig);
+    let name = segment_name(7);
+    disk.open(&name, libtp_io::OpenMode::CreateNew).unwrap();
+    let refused = Rig::restart_on(disk.clone(), small()).map(drop).unwrap_err();
+    let text = refused.to_string();
+    assert!(matches!(refused, Error::Unusable { .. }), "{text}");
+    assert!(text.contains(&name) && text.contains("Move this file away") && !text.contains("tp restore"), "{text}");
+    assert_eq!(text.matches("its header is cut off").count(), 1, "{text}");
+    disk.remove(&name).unwrap();
+    Rig::restart_on(disk, small()).unwrap();
+}
+
+#[test]
+fn the_refusal_of_a_damaged_header_says_the_fault_once() {
+    let rig = Rig::new();
+    fill(&rig, 100, 1000);
+    let disk = image(&rig);
+    disk.damage(&segment_name(2), 24, &[9]);
+    let text = Rig::restart_on(disk, small()).map(drop).unwrap_err().to_string();
+    assert_eq!(text.matches("its header's checksum is wrong").count(), 1, "{text}");
+    assert!(text.contains("tp restore") && !text.contains("the file ends"), "{text}");
+}
+
 #[test]
 fn records_beyond_a_torn_tail_never_come_back() {
     let rig = Rig::new();
