@@ -25,6 +25,10 @@ impl BankDirectory {
     pub fn open(named: Option<&Path>, fresh_name: &str) -> Result<BankDirectory> {
         let path = match named {
             Some(path) => {
+                if path.exists() && !path.is_dir() {
+                    let what = "is a file, not a directory; nothing was changed. Name a directory";
+                    return Err(Failure::Failed(format!("{} {what}", path.display())));
+                }
                 let made = std::fs::create_dir_all(path);
                 made.map_err(Failure::doing(format!("make the directory {}", path.display())))?;
                 path.to_path_buf()
@@ -96,7 +100,7 @@ pub struct Loaded {
 /// The wanted size of a bank. An omitted number is taken from the existing bank, or is the default for a new bank.
 #[derive(Args, Clone, Copy, Default)]
 pub struct Size {
-    /// Number of accounts. Default for a new bank: 1000000 in a benchmark, 100000 in a demonstration.
+    /// Number of accounts. Default for a new bank: 100000 with `tp demo`, 1000000 with `tp bench`.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     accounts: Option<u32>,
     /// Number of branches; each branch has ten tellers. With few branches, clients often wait for each other's locks.

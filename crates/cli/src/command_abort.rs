@@ -1,6 +1,7 @@
 //! `tp abort`: aborts a transaction that a session has detached and that no session continues.
 
 use clap::Args;
+use libtp_console::numbers::whole_number;
 use serde_json::json;
 
 use crate::environment::EnvironmentArgument;
@@ -13,6 +14,7 @@ pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
     /// The transaction's number, as `tp txns` shows it.
+    #[arg(value_parser = whole_number::<u64>)]
     txn: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct Arguments {
     /// Databases to compact. Default: all databases that have pages to merge.
     databases: Vec<String>,
     /// How full a page may become, in percent, from 10 to 100.
-    #[arg(long, value_name = "PERCENT", default_value_t = 90)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u8).range(10..=100))]
     fill: u8,
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::environment::EnvironmentArgument;
 use crate::failure::{Ending, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 
 /// The command line.
 #[derive(Args)]
@@ -25,8 +25,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if let Some(path) = &arguments.forget {
         let is_forgotten = env.forget_file(path)?;
         output.object(&json!({ "path": path, "is_forgotten": is_forgotten }))?;
-        let what = if is_forgotten { "is abandoned" } else { "is not waiting" };
-        output.line(format_args!("the change of {} {what}", path.display()))?;
+        match is_forgotten {
+            true => output.line(format_args!("the change of {} is abandoned", path.display()))?,
+            false => note(format_args!(
+                "no change of {} is waiting; nothing was changed. `tp files` lists the changes that wait",
+                path.display()
+            )),
+        }
         return Ok(Ending::of(is_forgotten));
     }
     let waiting = env.waiting_files()?;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use libtp::LogRecord;
+use libtp_console::numbers::whole_number;
 use serde_json::json;
 
 use crate::environment::EnvironmentArgument;
@@ -14,13 +15,13 @@ pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
     /// Begin at the record with this LSN; 0 is the oldest record that is kept.
-    #[arg(long, value_name = "LSN", default_value_t = 0)]
+    #[arg(long, value_name = "LSN", default_value_t = 0, value_parser = whole_number::<u64>)]
     from: u64,
     /// Print only the records of this transaction.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = whole_number::<u64>)]
     txn: Option<u64>,
     /// Stop after this number of records. Default: print all.
-    #[arg(long, value_name = "RECORDS")]
+    #[arg(long, value_name = "RECORDS", value_parser = whole_number::<u64>)]
     limit: Option<u64>,
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::Args;
+use libtp_console::numbers::whole_number;
 use serde_json::json;
 
 use crate::environment::DatabaseArguments;
@@ -27,7 +28,7 @@ pub struct Arguments {
     #[arg(long)]
     reverse: bool,
     /// Stop after this number of records. Default: print all.
-    #[arg(long, value_name = "RECORDS")]
+    #[arg(long, value_name = "RECORDS", value_parser = whole_number::<u64>)]
     limit: Option<u64>,
     /// Read keys, and print keys and values, in hexadecimal.
     #[arg(long)]

@@ -13,6 +13,7 @@ use crate::spelling::grouped;
 
 /// The command line.
 #[derive(Args)]
+#[command(disable_help_subcommand = true)]
 pub struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -33,6 +34,10 @@ enum Verb {
 /// Prints the first fault found; exit 1 if there is one.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     match &arguments.verb {
+        Verb::Verify { file, .. } if file.is_dir() => Err(Failure::Failed(format!(
+            "{} is a directory, and a segment is a file; nothing was changed. Check the path",
+            file.display()
+        ))),
         Verb::Verify { file, .. } if !file.is_file() => {
             Err(Failure::Failed(format!("there is no segment {}; nothing was changed. Check the path", file.display())))
         }

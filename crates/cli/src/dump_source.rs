@@ -52,7 +52,11 @@ impl Source {
     pub fn open(arguments: &Arguments) -> Result<Source> {
         let path = arguments.file.as_ref().filter(|path| path.as_os_str() != "-");
         let name = path.map_or_else(|| "standard input".to_string(), |path| path.display().to_string());
-        let open = |path: &PathBuf| File::open(path).map_err(Failure::doing(format!("open {name}")));
+        let open = |path: &PathBuf| match path.is_dir() {
+            true => Err(Failure::Failed(format!("{name} is a directory, not a dump; nothing was loaded"))),
+            false => File::open(path)
+                .map_err(|error| Failure::Failed(format!("cannot open {name}: {error}; nothing was loaded"))),
+        };
         let file = match path.map(open).transpose()? {
             Some(file) if path.is_some_and(|path| path.is_file()) => file,
             Some(other) => copied(other, &name, arguments)?,
@@ -174,7 +178,10 @@ fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<Fil
     let environment = arguments.at.environment.directory()?;
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
-    let failed = |what: &str| Failure::doing(format!("{what} {} for the data from {name}", path.display()));
+    let failed = |what: &str| {
+        let what = format!("cannot {what} {} for the data from {name}", path.display());
+        move |error: std::io::Error| Failure::Failed(format!("{what}: {error}; nothing was loaded"))
+    };
     // An earlier process with the same process id may have left a file of this name.
     let _ = std::fs::remove_file(&path);
     // Only this user may read the copy: other users may not be allowed to read the dump.

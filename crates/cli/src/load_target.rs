@@ -191,9 +191,13 @@ pub fn check_keys(target: &Target, source: &Source, checked: Checked) -> Result<
     if bytes <= limit {
         return Ok(());
     }
+    let name = target.name();
+    let remedy = match source.reader.header().page_bytes {
+        Some(_) => "write a larger db_pagesize, up to 65536, into the dump's header".to_string(),
+        None => format!("write page_bytes = \"64KiB\" under [database.{name}] into the environment's libtp.toml"),
+    };
     Err(source.failed(format!(
-        "the dump has {what} of {bytes} bytes, and `{}` takes at most {limit} (nothing was loaded). Make the database with larger pages, and load the dump again",
-        target.name()
+        "the dump has {what} of {bytes} bytes, and `{name}` takes at most {limit} (nothing was loaded). For longer keys, {remedy}, and load the dump into a new database"
     )))
 }
 

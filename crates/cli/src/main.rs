@@ -123,6 +123,8 @@ enum Verb {
     /// Delete a key and its value.
     Del(command_del::Arguments),
     /// Run commands from standard input, one per line: records, transactions, locks, pages (`help` lists the commands).
+    ///
+    /// A missing environment is made, if --env or TP_ENV names its directory.
     Shell(command_shell::Arguments),
     /// Print keys and values in order.
     ///
@@ -132,6 +134,9 @@ enum Verb {
     ///
     /// Example: db_dump old.db | tp load --env shop stock
     ///
+    /// A missing environment is also made, if --env or TP_ENV names its directory. Of several records with the same key,
+    /// the last is kept, unless the database keeps several values for a key.
+    ///
     /// A new or empty B-tree is loaded completely or not at all. A file of pages, which must be new or empty, is also
     /// loaded completely or not at all. Other databases keep the records that were loaded before a fault. If a program
     /// has defined its own order for the keys of the dumped B-tree, only that program can open the loaded B-tree.
@@ -140,9 +145,9 @@ enum Verb {
     ///
     /// Example: tp dump stock > stock.dump
     ///
-    /// Only `tp load` can read the dump of a file of pages, and the dump of a B-tree whose keys have an order that a
-    /// program has defined. The keys of such a B-tree are written in their stored form. A file of pages is locked
-    /// against changes until the dump is written.
+    /// A file of pages is a database without records, whose pages a program fills. Only `tp load` can read the dump of a
+    /// file of pages, and the dump of a B-tree whose keys have an order that a program has defined. The keys of such a
+    /// B-tree are written in their stored form. A file of pages is locked against changes until the dump is written.
     Dump(command_dump::Arguments),
     /// List the databases: name, kind, bytes of the file, number of records.
     List(command_list::Arguments),
@@ -179,7 +184,8 @@ enum Verb {
     Abort(command_abort::Arguments),
     /// List committed changes of plain files that are not carried out yet, or abandon such a change.
     ///
-    /// The library makes these changes by itself when the directory of the file exists again.
+    /// A program can change ordinary files in a transaction, together with records. The library makes these changes by
+    /// itself when the directory of the file exists again.
     Files(command_files::Arguments),
     /// Search for deadlocks once, and choose in each deadlock a victim, which must abort.
     Deadlock(command_deadlock::Arguments),
@@ -192,9 +198,14 @@ enum Verb {
     /// Open the environment, recover it if necessary, and show the work that was done.
     ///
     /// Other verbs recover the environment, too, when they open it. If the shared memory and the log files disagree,
-    /// use --keep-files or --keep-region to decide which of them is right.
+    /// use --keep-files or --keep-region to decide which of them is right. The region is the file of the shared memory,
+    /// which has the newest part of the log.
+    ///
+    /// In the answer, `how` is the way of opening: for example, clean if there was nothing to do, and restarted if the
+    /// log was replayed. `lost` says whether commits that did not wait for the disk may be lost. `mended` counts the
+    /// repaired pages: their last write was cut off.
     Recover(command_recover::Arguments),
-    /// List, copy or remove the log files that are no longer needed.
+    /// List, copy or remove the log files that are no longer needed: no recovery, snapshot or `keep_log` needs them.
     ///
     /// Example: tp archive --to /backup/log --remove
     Archive(command_archive::Arguments),
@@ -206,6 +217,10 @@ enum Verb {
     ///
     /// An LSN is a place in the log; `tp printlog` shows the LSNs. Example: tp restore /backup/shop --env new --until
     /// 2026-01-31T23:59:59
+    ///
+    /// In the answer, `clock_behind` counts the flushes that were made while the clock was set back: a time cannot name
+    /// the states between them. `settings_aside` says that the backup's libtp.toml was stored without effect, as
+    /// libtp.toml.backup.
     Restore(command_restore::Arguments),
     /// Show the versions of the environment's files, and what to do about a version that this build does not read.
     Upgrade(command_upgrade::Arguments),
@@ -216,6 +231,8 @@ enum Verb {
     /// Example: tp salvage --env shop damaged/stock.tp stock-salvaged
     Salvage(command_salvage::Arguments),
     /// Check a segment of recoverable memory.
+    ///
+    /// A segment is a file that a program maps and changes in memory, in transactions. Example: tp vista verify bank.seg
     Vista(command_vista::Arguments),
     /// Print the script by which a shell completes verbs and options.
     ///
@@ -229,8 +246,12 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let matches = verb_groups::with_groups(CommandLine::command()).get_matches();
-    let CommandLine { json, verb } = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = verb_groups::with_groups(CommandLine::command()).try_get_matches();
+    let parsed = matches.and_then(|matches| CommandLine::from_arg_matches(&matches));
+    let CommandLine { json, verb } = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return wrong_usage(&error),
+    };
     let mut output = Output::new(json);
     let done = run(verb, &mut output).and_then(|ending| output.finish().map(|()| ending));
     match done {
@@ -240,6 +261,20 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Reports a wrong command line as every other failure, or prints the help or the version that was asked for.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let text = text.trim_end();
+    let failure = failure::Failure::Usage(text.strip_prefix("error: ").unwrap_or(text).to_string());
+    let is_json = |word: std::ffi::OsString| word == "--json" || word == "-j";
+    Output::new(std::env::args_os().skip(1).any(is_json)).failed(&failure);
+    failure.exit_code()
 }
 
 fn run(verb: Verb, output: &mut Output) -> Result<Ending> {

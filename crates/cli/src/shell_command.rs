@@ -96,13 +96,17 @@ impl Command {
             ["buf_look", at, count] => Command::BufLook { at: number(at)?, count: number(count)? },
             ["buf_change", at, bytes] => Command::BufChange { at: number(at)?, bytes: owned(bytes) },
             ["buf_unpin"] => Command::BufUnpin,
-            [verb, ..] => {
-                return Err(Failure::Usage(format!(
-                    "`{verb}` with {} words is not a command; `help` lists the commands",
-                    words.len() - 1
-                )))
-            }
+            [verb, ..] => return Err(Failure::Usage(not_a_command(verb))),
         })
+    }
+}
+
+/// Returns the error text for a line that is no command. If the verb is known, names the words that it needs.
+fn not_a_command(verb: &str) -> String {
+    let known = HELP.lines().find(|line| line.split(' ').next() == Some(verb));
+    match known.and_then(|line| line.split("  ").next()) {
+        Some(usage) => format!("`{verb}` was given too few or too many words; nothing was done. Write: {usage}"),
+        None => format!("`{verb}` is not a command; nothing was done. `help` lists the commands"),
     }
 }
 

@@ -17,6 +17,12 @@ pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     Ok(time)
 }
 
+/// Parses a number without sign and fraction.
+pub fn whole_number<N: TryFrom<u64>>(word: &str) -> std::result::Result<N, String> {
+    let number = word.parse::<u64>().ok().and_then(|number| N::try_from(number).ok());
+    number.ok_or_else(|| "give a whole number, from 0 on, that is not too large".to_string())
+}
+
 /// The longest timeout of a lock that a command line may set, in seconds: a day.
 const WAIT_MAX: f64 = 86_400.0;
 

@@ -73,7 +73,7 @@ pub enum Error {
         name: LockName,
     },
     /// The region has no room for one more lock. Nothing was changed.
-    #[error("the lock table cannot grow, and no lock was taken: {0}")]
+    #[error("{0}. So the lock table could not grow, and no lock was taken")]
     Full(#[source] rio::Error),
     /// The lock table is so large that further slots could not be named.
     #[error("the lock table must be in the first {limit} bytes of shared memory, and these are full; no lock was taken. End transactions that hold very many locks")]

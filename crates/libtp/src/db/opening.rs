@@ -210,7 +210,7 @@ pub(crate) fn wrong_key_format(name: &str, found: &KeyFormat, wanted: &KeyFormat
     let what = if found.is_list != wanted.is_list {
         let kind = |key_format: &KeyFormat| if key_format.is_list { "list" } else { "btree" };
         format!(
-            "it is a {0} database, not a {1} database; nothing was changed. Open it as a {0}",
+            "it is a {0} database, not a {1} database; nothing was changed. Use it as a {0}, or use another database",
             kind(found),
             kind(wanted)
         )

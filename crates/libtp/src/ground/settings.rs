@@ -32,11 +32,13 @@ pub(crate) fn file_bytes(directory: &dyn Directory) -> Result<Option<Vec<u8>>> {
     }
     let file = directory.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
     let length = file.len()?;
-    let too_large = || Error::Settings {
+    let too_large = || {
+        Error::Settings {
         what: format!(
-            "{} has {length} bytes, and a settings file has at most {FILE_BYTES_MAX}",
+            "{} has {length} bytes, and a settings file has at most {FILE_BYTES_MAX}; nothing was changed. Check that it is the right file",
             directory.describe(SETTINGS_NAME)
         ),
+    }
     };
     let length = usize::try_from(length).ok().filter(|_| length <= FILE_BYTES_MAX).ok_or_else(too_large)?;
     let mut text = vec![0; length];
@@ -82,7 +84,7 @@ pub enum Granularity {
 
 /// The settings of one database, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "the settings of one database, as in `[database.NAME]`")]
 pub struct DatabaseSettings {
     /// The page size in bytes, 4 to 64 KiB, used when this environment creates the database.
     pub page_bytes: Option<Bytes>,
@@ -192,17 +194,23 @@ impl Settings {
     /// # Errors
     /// `Settings`, with the line and the fault.
     pub fn parse(text: &str) -> Result<Settings> {
-        let parse =
-            |text: &str| toml::from_str(text).map_err(|error: toml::de::Error| (error.span(), error.to_string()));
-        parse(text).map_err(|(place, what)| match place {
-            Some(_) => Error::Settings { what },
-            // An error of too deep nesting has no position: find the first line after which the same error occurs.
-            None => {
-                let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).chain([text.len()]).collect();
-                let is_before = |end: &usize| parse(&text[..*end]).err().is_none_or(|(_, other)| other != what);
-                let line = ends.partition_point(is_before) + 1;
-                Error::Settings { what: format!("{} in line {}", what.trim_end(), line.min(ends.len())) }
-            }
+        let parse = |text: &str| {
+            toml::from_str(text).map_err(|error: toml::de::Error| (error.span(), error.message().to_string()))
+        };
+        parse(text).map_err(|(place, what)| {
+            let line = match place {
+                Some(place) => text[..place.start.min(text.len())].matches('\n').count() + 1,
+                // An error of too deep nesting has no position: find the first line after which the same error occurs.
+                None => {
+                    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).chain([text.len()]).collect();
+                    let is_before = |end: &usize| parse(&text[..*end]).err().is_none_or(|(_, other)| other != what);
+                    (ends.partition_point(is_before) + 1).min(ends.len())
+                }
+            };
+            let words: String = text.lines().nth(line - 1).unwrap_or_default().trim().chars().take(60).collect();
+            // The list of all settings would hide the wrong word.
+            let what = what.split(", expected one of").next().unwrap_or_default().trim_end().replace('\n', ", ");
+            Error::Settings { what: format!("line {line} (`{words}`): {what}") }
         })
     }
 
@@ -296,7 +304,7 @@ impl Bytes {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write a number of bytes, such as 512 or \"64MiB\"")]
 enum BytesText {
     Number(u64),
     Text(String),
@@ -361,10 +369,23 @@ mod tests {
     }
 
     #[test]
+    fn an_error_has_the_line_its_words_and_one_short_reason() {
+        for (text, expected) in [
+            ("# bytes\nkeep_log = -1\n", ["line 2 (`keep_log = -1`): ", "64MiB"]),
+            ("[database]\nx = 1\n", ["line 2 (`x = 1`): ", "[database.NAME]"]),
+            ("memry = 3\n", ["line 1 (`memry = 3`): ", "unknown field `memry`"]),
+        ] {
+            let error = Settings::parse(text).unwrap_err().to_string();
+            assert!(expected.iter().all(|words| error.contains(words)), "{error}");
+            assert!(!error.contains('\n') && !error.contains("expected one of") && error.len() < 160, "{error}");
+        }
+    }
+
+    #[test]
     fn too_deep_nesting_is_reported_with_its_line() {
         let text = format!("# words\nmemory = \"1 MiB\"\na{} = 0\n# more\n", ".a".repeat(200));
         let error = Settings::parse(&text).unwrap_err().to_string();
-        assert!(error.contains("recursion limit") && error.ends_with("in line 3"), "{error}");
+        assert!(error.contains("recursion limit") && error.starts_with("line 3 "), "{error}");
     }
 
     #[test]

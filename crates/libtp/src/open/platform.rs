@@ -117,7 +117,7 @@ impl Platform {
         let directory: Arc<dyn Directory> = Arc::new(directory);
         if !create && !directory.exists(CONTROL_NAME).map_err(|error| refuse(error.to_string()))? {
             return Err(refuse(format!(
-                "it has no file `{CONTROL_NAME}`, so it is not an environment, and this call makes no new one. Check the directory, or make an environment (`Env::create`)"
+                "it has no file `{CONTROL_NAME}`, so it is not an environment, and this call makes no new one. Check the directory, or make an environment (`tp put` and `tp load` make one; in a program, `Env::create`)"
             )));
         }
         let log_directory = match &settings.log_directory {
@@ -160,10 +160,15 @@ impl Platform {
     pub(crate) fn settings_file(&self) -> Result<Settings> {
         let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(Settings::default()) };
         let text = String::from_utf8(text).map_err(|_| Error::Settings {
-            what: format!("{} is not UTF-8 text", self.directory.describe(SETTINGS_NAME)),
+            what: format!(
+                "{} is not UTF-8 text; nothing was changed. Write the settings again",
+                self.directory.describe(SETTINGS_NAME)
+            ),
         })?;
         let parsed = Settings::parse(&text);
-        parsed.map_err(|error| Error::Settings { what: format!("{}: {error}", self.directory.describe(SETTINGS_NAME)) })
+        parsed.map_err(|error| Error::Settings {
+            what: format!("{}, {error}; nothing was changed", self.directory.describe(SETTINGS_NAME)),
+        })
     }
 
     /// Looks for the region; if there is one that cannot be used, returns the reason.

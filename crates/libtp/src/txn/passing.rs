@@ -95,11 +95,11 @@ impl Txn<'_> {
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.files().is_empty() {
-            let what = "it has read or changed plain files, and only this process knows their state; the transaction was undone. Pass a transaction on before it uses plain files";
+            let what = "it cannot be passed on: it has read or changed plain files, and only this process knows their state; the transaction was undone. Pass a transaction on before it uses plain files";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.decided().is_empty() {
-            let what = "it drops or renames databases, and only this process knows that until the commit; the transaction was undone. Pass a transaction on before it drops or renames databases";
+            let what = "it cannot be passed on: it drops or renames databases, and only this process knows that until the commit; the transaction was undone. Pass a transaction on before it drops or renames databases";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         let env = self.environment().clone();
@@ -142,7 +142,7 @@ impl Env {
             true => Ok(()),
             false => Err(Error::NotPassed {
                 txn,
-                what: "no transaction with that number waits to be taken over; nothing was ended. `tp txns` shows the transactions that wait".into(),
+                what: "it was not aborted: only a detached transaction, which waits to be taken over, can be aborted by another process. A running transaction must be ended by its own process; `tp txns` shows the transactions, and `tp sessions` the processes".into(),
             }),
         }
     }
@@ -152,13 +152,13 @@ impl Env {
         let generation = self.0.generation()?;
         if region_name(&generation.managers) != detached.region {
             return Err(refuse(
-                "it belongs to another environment, or it was undone because the shared memory was created again since. Nothing was changed by this call; open the right environment, or run the transaction again",
+                "it cannot be continued: it belongs to another environment, or it was undone because the shared memory was created again since. Nothing was changed by this call; open the right environment, or run the transaction again",
             ));
         }
         let taken = generation.guarded(|| Ok(generation.managers.take_offered(detached.offer)?))?;
         let Some(session) = taken else {
             return Err(refuse(
-                "another session has taken it over, or it was undone because the process that passed it on has ended. Nothing was changed by this call; if it was undone, run it again",
+                "it cannot be continued: another session has taken it over, or it was undone because the process that passed it on has ended. Nothing was changed by this call; if it was undone, run it again",
             ));
         };
         self.0.passed_on.sweep();

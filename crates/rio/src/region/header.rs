@@ -232,6 +232,7 @@ impl RegionHeader {
 
 fn same(words: &[(&str, u64, u64)]) -> Result<(), String> {
     match words.iter().find(|(_, found, expected)| found != expected) {
+        Some(("magic", ..)) => Err("it does not begin like a file of recoverable memory; check the path".into()),
         Some((what, found, expected)) => Err(format!("its {what} is {found:#x}, expected {expected:#x}")),
         None => Ok(()),
     }
