@@ -63,18 +63,22 @@ fn impossible_segment_sizes_are_refused() {
 }
 
 #[test]
-fn budgets_of_zero_are_raised_to_the_minimum() {
+fn the_least_values_of_the_settings_are_enough() {
     let directory = tempfile::tempdir().unwrap();
     let settings = Settings {
         checkpoint_log: Some(Bytes(0)),
         log_delay: Some(Bytes(0)),
         relaxed_millis: Some(0),
         group_threshold: Some(0),
-        wait_threshold_percent: Some(1_000),
+        wait_threshold_percent: Some(100),
         ..Settings::default()
     };
-    let env =
-        Env::builder().settings(settings).memory(Bytes(0)).own_pool("own", Bytes(0)).open(directory.path()).unwrap();
+    let env = Env::builder()
+        .settings(settings)
+        .memory(Bytes::kib(64))
+        .own_pool("own", Bytes::kib(64))
+        .open(directory.path())
+        .unwrap();
     for name in ["table", "own"] {
         let table = env.btree(name).unwrap();
         for number in 0..400 {

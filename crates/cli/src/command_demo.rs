@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use libtp_bank::history::History;
 use libtp_bank::home::{self, BankDirectory};
-use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale};
+use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale, Table};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::demo_audit::audit;
 use crate::demo_business::{self, Plan};
 use crate::demo_worker::durability_of;
-use crate::failure::{Ending, Result};
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Failure, Result};
 use crate::live_rate::Rates;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -32,7 +33,8 @@ const ACCOUNTS: u32 = 100_000;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Directory of the bank, which may exist. Default: a new directory.
+    /// Directory of the bank, which may exist. Default: a new directory libtp-demo-N in TMPDIR or /var/tmp, which stays at
+    /// the end.
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
     /// Seconds of work before all processes are killed.
@@ -83,6 +85,7 @@ struct Report<'a> {
 
 /// Makes the bank, lets processes work and die in it, recovers the bank, and audits it. Exit 1 if the audit disagrees.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    refuse_others(arguments.env.as_deref(), output)?;
     let directory = BankDirectory::open(arguments.env.as_deref(), "libtp-demo")?;
     let path = directory.path();
     let (scale, first_client) = prepare(arguments, path, output)?;
@@ -135,6 +138,22 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     output.object(&report)?;
     write(output, &report, &scale)?;
     Ok(Ending::of(verdict.audit == "ok"))
+}
+
+/// Refuses an environment that has databases and no bank: the bank's tables would stay in it.
+fn refuse_others(named: Option<&Path>, output: &Output) -> Result<()> {
+    let Some(path) = named.filter(|path| path.join("control").is_file()) else { return Ok(()) };
+    let names = EnvironmentArgument::at(path).open(output)?.databases()?;
+    let tables: Vec<&str> = Table::BALANCES.iter().chain([&Table::History]).map(|table| table.name()).collect();
+    let has_bank = tables.iter().all(|table| names.iter().any(|name| name == table));
+    // If the load of a bank was cut off, some of its tables may be missing.
+    match names.iter().find(|name| !tables.contains(&name.as_str())) {
+        Some(other) if !has_bank => Err(Failure::Failed(format!(
+            "{} is an environment with other databases, such as `{other}`, and without a bank; nothing was changed. Name a new directory, or leave out --env",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Loads the bank. Returns its scale and the first client number that was never used.

@@ -24,10 +24,10 @@ pub struct Arguments {
     /// Read the key and the value in hexadecimal. A value from standard input is read as it is.
     #[arg(long)]
     hex: bool,
-    /// If the database is missing, make a hash file instead of a B-tree.
+    /// If the database is missing, make a hash file instead of a B-tree. A database of another kind is refused.
     #[arg(long)]
     hash: bool,
-    /// If the database is missing, make a list: records of any length by number.
+    /// If the database is missing, make a list: records of any length by number. A database of another kind is refused.
     #[arg(long, conflicts_with = "hash")]
     list: bool,
 }
@@ -60,6 +60,21 @@ fn open_or_create(env: &Env, name: &str, arguments: &Arguments) -> Result<Databa
         Err(libtp::Error::NoDatabase { .. }) if arguments.list => Ok(Database::List(env.list(name)?)),
         Err(libtp::Error::NoDatabase { .. }) if arguments.hash => Ok(Database::Hash(env.hash(name)?)),
         Err(libtp::Error::NoDatabase { .. }) => Ok(Database::Btree(env.btree(name)?)),
-        found => Ok(found?),
+        found => {
+            let found = found?;
+            let wrong = match &found {
+                Database::Hash(_) if arguments.hash => None,
+                Database::List(_) if arguments.list => None,
+                _ if arguments.hash => Some(("--hash", "a hash file")),
+                _ if arguments.list => Some(("--list", "a list")),
+                _ => None,
+            };
+            match wrong {
+                None => Ok(found),
+                Some((option, kind)) => Err(Failure::Usage(format!(
+                    "the database `{name}` exists and is not {kind}; nothing was changed. Leave out {option}, or name another database"
+                ))),
+            }
+        }
     }
 }

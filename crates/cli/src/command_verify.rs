@@ -18,7 +18,8 @@ pub struct Arguments {
     database: Option<String>,
 }
 
-/// Prints a line for each fault; exit 1 if there is one.
+/// Prints a line for each fault; exit 1 if there is one. If all databases are verified, a database that cannot be opened
+/// is a fault, too, and the other databases are verified.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let names = match &arguments.database {
@@ -28,7 +29,17 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let bar = Progress::count(output.may_draw(), "databases", names.len() as u64);
     let (mut found, mut records) = (0, 0);
     for (at, name) in names.iter().enumerate() {
-        let verified = env.verify(name)?;
+        let verified = match env.verify(name) {
+            Ok(verified) => verified,
+            Err(error) if arguments.database.is_some() => return Err(error.into()),
+            // Another process has dropped the database.
+            Err(libtp::Error::NoDatabase { .. } | libtp::Error::Dropped { .. }) => continue,
+            Err(error) => {
+                found += 1;
+                bar.aside(|| write(output, name, 0, &error.to_string()))?;
+                continue;
+            }
+        };
         records += verified.records;
         found += verified.findings.len();
         for finding in &verified.findings {

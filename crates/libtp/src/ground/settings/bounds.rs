@@ -6,6 +6,8 @@ use libtp_log::Geometry;
 use super::{Bytes, Settings};
 use crate::{Error, Result};
 
+/// Room for one page of the largest size.
+const MEMORY_BYTES_MIN: u64 = 64 << 10;
 /// More than any machine's memory, and small enough that sums of such sizes fit their type.
 const MEMORY_BYTES_MAX: u64 = 1 << 47;
 /// More log than any disk holds.
@@ -30,7 +32,12 @@ impl Settings {
     /// `Settings`, with the name, the value and the bounds.
     pub(crate) fn check(&self) -> Result<()> {
         let pools = self.database.values().filter_map(|database| database.own_pool);
-        let pools = pools.map(|bytes| Bounded { name: "own_pool", value: bytes.0, min: 0, max: MEMORY_BYTES_MAX });
+        let pools = pools.map(|bytes| Bounded {
+            name: "own_pool",
+            value: bytes.0,
+            min: MEMORY_BYTES_MIN,
+            max: MEMORY_BYTES_MAX,
+        });
         match self.bounded().into_iter().flatten().chain(pools).find(Bounded::is_outside) {
             None => self.check_segments(),
             Some(Bounded { name, value, min, max }) => Err(Error::Settings {
@@ -56,10 +63,10 @@ impl Settings {
         let number = |name, value: Option<u32>, min, max| bounded(name, value.map(u64::from), min, max);
         let bytes = |name, value: Option<Bytes>, max| bounded(name, value.map(|bytes| bytes.0), 0, max);
         [
-            bytes("memory", self.memory, MEMORY_BYTES_MAX),
+            bounded("memory", self.memory.map(|bytes| bytes.0), MEMORY_BYTES_MIN, MEMORY_BYTES_MAX),
             bounded("relaxed_millis", self.relaxed_millis, 0, DAY_MILLIS),
             number("group_threshold", self.group_threshold, 0, 1_000_000),
-            number("wait_threshold_percent", self.wait_threshold_percent, 0, 1_000),
+            number("wait_threshold_percent", self.wait_threshold_percent, 0, 100),
             bytes("log_delay", self.log_delay, LOG_BYTES_MAX),
             bytes("log_segment_first", self.log_segment_first, LOG_BYTES_MAX),
             bytes("log_segment_max", self.log_segment_max, LOG_BYTES_MAX),
@@ -92,7 +99,7 @@ mod tests {
 
     #[test]
     fn every_number_of_the_settings_has_bounds() {
-        let text = "memory = 1\nrelaxed_millis = 1\ngroup_threshold = 1\nwait_threshold_percent = 1\nlog_delay = 1\n\
+        let text = "memory = 65536\nrelaxed_millis = 1\ngroup_threshold = 1\nwait_threshold_percent = 1\nlog_delay = 1\n\
                     log_segment_first = 16384\nlog_segment_max = 16384\ncheckpoint_log = 1\nsnapshot_log = 1\nsnapshot_age_millis = 1\n\
                     keep_log = 1\nrecovery_threads = 1\nlock_timeout_millis = 1\ndeadlock_period_millis = 1\n\
                     detached_timeout_millis = 1\nlanes = 1\n";
@@ -116,6 +123,9 @@ mod tests {
             "lock_timeout_millis = 9223372036854775807",
             "relaxed_millis = 9223372036854775807",
             "memory = 9223372036854775807",
+            "memory = 1024",
+            "wait_threshold_percent = 101",
+            "[database.a]\nown_pool = 1024",
             "keep_log = 9223372036854775807",
             "[database.a]\nown_pool = 9223372036854775807",
         ];
