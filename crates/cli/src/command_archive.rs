@@ -40,6 +40,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if arguments.remove && arguments.to.is_none() {
         env.remove_old_log()?;
     }
+    if files.is_empty() {
+        output.line("no log files: all of them are still needed")?;
+    }
     output.object(&json!({ "files": files.len() }))?;
     Ok(Ending::Done)
 }

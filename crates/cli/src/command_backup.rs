@@ -24,7 +24,8 @@ pub struct Arguments {
     /// Add the log since the last backup to an existing backup: then every state up to now can be restored.
     #[arg(long)]
     incremental: bool,
-    /// Read every page and log record of an existing backup, and change nothing.
+    /// Read every page and log record of an existing backup, and change nothing. The backup alone is read, so --env
+    /// cannot be given.
     #[arg(long, conflicts_with_all = ["incremental", "env"])]
     check: bool,
 }

@@ -18,7 +18,7 @@ pub struct Arguments {
     /// are lost.
     #[arg(long, conflicts_with = "keep_region")]
     keep_files: bool,
-    /// If shared memory and log files disagree, write the memory's log to the files.
+    /// If shared memory (the region) and log files disagree, write the memory's log to the files.
     #[arg(long)]
     keep_region: bool,
 }

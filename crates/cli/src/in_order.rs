@@ -13,7 +13,8 @@ use crate::records::Key;
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Reading {
     /// Read in a transaction, which locks the records against changes until the end. Default: read in a snapshot. A
-    /// snapshot blocks no writer, but reading fails if it takes so long that the log for the snapshot is not kept.
+    /// snapshot blocks no writer, but reading fails if it takes so long that libtp has removed log which the snapshot
+    /// needs (`snapshot_log` in libtp.toml).
     #[arg(long)]
     lock: bool,
 }
