@@ -17,7 +17,7 @@ pub enum Error {
         log: String,
     },
     /// The log or the database has contents that this library does not write.
-    #[error("{file} is damaged: {what}. Nothing was changed; restore the directory from a backup")]
+    #[error("{file} is damaged: {what}. Nothing was changed; restore the whole directory from a backup, which lacks later transactions")]
     Damaged {
         /// The file.
         file: String,
