@@ -1,13 +1,15 @@
 //! Random transactions that append without reading: values to keys of a `Multi`, records to a `List` and to a
 //! `Recno`, and records of a database with an index.
 //!
-//! An append to a `Multi` or a `List` reports no order, but a read shows the values in the order of the transactions
-//! that appended them. The record number of a `Recno` is chosen without a lock, so the numbers are not in the order of
-//! the transactions (PROTOCOLS K3). Therefore the checker treats the records of the `Recno`, and the entries of the
-//! index, as rows, which a scan finds or does not find.
+//! An append to a `Multi` or a `List`, and an append in order to a `Recno`, report no order, but a read shows the values
+//! in the order of the transactions that appended them. `Recno::append` chooses its number without a lock, so these
+//! numbers are not in the order of the transactions (PROTOCOLS K3). Therefore the checker treats the records of the
+//! `Recno` to which the transactions append without order, and the entries of the index, as rows, which a scan finds or
+//! does not find.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use libtp::{Bytes, Db, Duplicates, Durability, Env, Error, Index, List, Multi, Recno, Result, Settings, Txn};
 use libtp_sim::Random;
@@ -21,10 +23,15 @@ const THREADS: usize = 4;
 /// The number of transactions in one environment. It is bounded because the reads get longer with each append.
 const ROUND: u64 = 600;
 /// The number of keys of the `Multi`. To the checker, the values of each key are a list, with a number from 0 to 3. The
-/// lists with higher numbers are the `List`s.
+/// lists with the next numbers are the `List`s, and the lists with the highest numbers are the `Recno`s to which the
+/// transactions append in order.
 const KEYS: u32 = 4;
 const LISTS: u32 = 2;
-/// The range of rows that are the records of the `Recno`.
+const IN_ORDER: u32 = 2;
+/// The lists with lower numbers are not `Recno`s.
+const FIRST_IN_ORDER: u32 = KEYS + LISTS;
+const ALL_LISTS: u32 = FIRST_IN_ORDER + IN_ORDER;
+/// The range of rows that are the records of the `Recno` to which the transactions append without order.
 const NUMBERS: u32 = 0;
 /// The range of rows that are the entries of the index.
 const INDEXED: u32 = 1;
@@ -36,6 +43,7 @@ struct Stage<'e> {
     env: &'e Env,
     multi: Multi,
     lists: Vec<List>,
+    in_order: Vec<Recno>,
     numbers: Recno,
     records: Db,
     places: Index,
@@ -67,10 +75,12 @@ impl<'e> Stage<'e> {
     fn new(env: &'e Env, transactions: u64) -> Result<Stage<'e>> {
         let multi = env.multi("multi", Duplicates::AsTheyCame)?;
         let lists = (0..LISTS).map(|list| env.list(&format!("list{list}"))).collect::<Result<_>>()?;
+        let in_order =
+            (0..IN_ORDER).map(|number| env.recno(&format!("in order {number}"), 8)).collect::<Result<_>>()?;
         let (numbers, records) = (env.recno("numbers", 8)?, env.btree("records")?);
         let places = records.index("places", |_, record, keys| keys.add(&record[..4]))?;
         let (begun, elements) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Stage { env, multi, lists, numbers, records, places, begun, elements, transactions })
+        Ok(Stage { env, multi, lists, in_order, numbers, records, places, begun, elements, transactions })
     }
 
     fn new_element(&self) -> Element {
@@ -81,25 +91,31 @@ impl<'e> Stage<'e> {
     fn push(&self, txn: &Txn<'_>, list: u32) -> Result<Step> {
         let element = self.new_element();
         let bytes = element.to_le_bytes();
-        match list.checked_sub(KEYS) {
-            None => drop(self.multi.put(txn, &key_of(list), &bytes)?),
-            Some(list) => drop(self.lists[list as usize].append(txn, &bytes)?),
+        match list {
+            ..KEYS => drop(self.multi.put(txn, &key_of(list), &bytes)?),
+            KEYS..FIRST_IN_ORDER => drop(self.lists[(list - KEYS) as usize].append(txn, &bytes)?),
+            _ => drop(self.in_order[(list - FIRST_IN_ORDER) as usize].append_in_order(txn, &bytes)?),
         }
         Ok(Step::Push { list, element })
     }
 
     fn read(&self, txn: &Txn<'_>, list: u32) -> Result<Step> {
-        let elements = match list.checked_sub(KEYS) {
-            None => self.multi.values(txn, &key_of(list))?.iter().map(|value| element_of(value)).collect(),
-            Some(list) => {
-                let mut cursor = self.lists[list as usize].cursor(txn);
-                let mut elements = Vec::new();
+        let mut elements = Vec::new();
+        match list {
+            ..KEYS => elements.extend(self.multi.values(txn, &key_of(list))?.iter().map(|value| element_of(value))),
+            KEYS..FIRST_IN_ORDER => {
+                let mut cursor = self.lists[(list - KEYS) as usize].cursor(txn);
                 while let Some((_, record)) = cursor.next()? {
                     elements.push(element_of(&record));
                 }
-                elements
             }
-        };
+            _ => {
+                let mut cursor = self.in_order[(list - FIRST_IN_ORDER) as usize].cursor(txn);
+                while let Some((_, record)) = cursor.next()? {
+                    elements.push(element_of(&record));
+                }
+            }
+        }
         Ok(Step::ReadList { list, elements })
     }
 
@@ -155,7 +171,7 @@ impl<'e> Stage<'e> {
 
     fn everything(&self) -> Result<Record> {
         let (begin, txn) = (now(), self.env.begin()?);
-        let mut steps = (0..KEYS + LISTS).map(|list| self.read(&txn, list)).collect::<Result<Vec<_>>>()?;
+        let mut steps = (0..ALL_LISTS).map(|list| self.read(&txn, list)).collect::<Result<Vec<_>>>()?;
         steps.push(self.scan_numbers(&txn, true)?);
         steps.push(self.scan_places(&txn, 0, PLACES)?);
         txn.commit()?;
@@ -165,8 +181,8 @@ impl<'e> Stage<'e> {
     fn step(&self, txn: &Txn<'_>, random: &mut Random, steps: &mut Vec<Step>) -> Result<()> {
         let below = |random: &mut Random, limit: u32| u32::try_from(random.below(limit.into())).expect("below a u32");
         let step = match random.below(20) {
-            0..=8 => self.push(txn, below(random, KEYS + LISTS))?,
-            9..=10 => self.read(txn, below(random, KEYS + LISTS))?,
+            0..=8 => self.push(txn, below(random, ALL_LISTS))?,
+            9..=10 => self.read(txn, below(random, ALL_LISTS))?,
             11..=13 => self.append_number(txn)?,
             14 => self.scan_numbers(txn, random.coin())?,
             15..=16 => return self.move_record(txn, random.below(RECORDS), below(random, PLACES), steps),
@@ -238,4 +254,23 @@ fn appends_without_reads_are_strictly_serializable() {
          0 cycles, 0 lost"
     );
     assert!(committed as u64 > wanted / 3, "too few transactions committed, so the test shows nothing");
+}
+
+#[test]
+fn later_appends_wait_for_a_transaction_that_has_appended_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(Duration::ZERO).open(directory.path()).unwrap();
+    let numbers = env.recno("numbers", 8).unwrap();
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    assert_eq!(numbers.append_in_order(&one, &[1; 8]).unwrap(), 1);
+    for refused in [numbers.append_in_order(&two, &[2; 8]), numbers.append(&two, &[2; 8])] {
+        assert!(matches!(refused, Err(Error::LockTimeout(_))), "{refused:?}");
+    }
+    one.commit().unwrap();
+    assert_eq!(numbers.append_in_order(&two, &[2; 8]).unwrap(), 2);
+    two.abort().unwrap();
+    // An append without order keeps no lock, and no other append waits for it.
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    assert_eq!(numbers.append(&one, &[3; 8]).unwrap(), 3, "the number of an aborted transaction stays empty");
+    assert_eq!(numbers.append_in_order(&two, &[4; 8]).unwrap(), 4);
 }

@@ -55,7 +55,7 @@ static int count_visits(tp_env *env, tp_txn *txn)
     uint64_t number;
     int code = tp_recno_open(env, "visits", sizeof none, &visits);
     if (code == TP_OK)
-        code = tp_recno_append(visits, txn, &none, sizeof none, &number);
+        code = tp_recno_append_in_order(visits, txn, &none, sizeof none, &number);
     if (code == TP_OK && (code = tp_recno_add(visits, txn, number, 0, 5, &sum)) == TP_OK)
         printf("visits: %d\n", (int)sum);
     int closed = tp_recno_close(visits);

@@ -854,9 +854,18 @@ int tp_recno_add(tp_recno *recno, tp_txn *txn, uint64_t number, size_t offset, i
 
 /*
  * Stores a record under a number that is higher than all used numbers. Stores the new number in *number, unless number
- * is NULL. Numbers may be skipped: if a transaction aborts, the numbers of its appended records stay unused.
+ * is NULL. Numbers may be skipped: if a transaction aborts, the numbers of its appended records stay unused. The number
+ * is chosen without a lock, so the numbers follow no serial order: a transaction with a lower number may commit later,
+ * and of two concurrent transactions that append to two databases, each may have the lower number in one of them.
  */
 int tp_recno_append(tp_recno *recno, tp_txn *txn, const void *record, size_t record_size, uint64_t *number);
+
+/*
+ * Does as tp_recno_append, with numbers in the order of the commits: the transaction locks the end of the numbers until
+ * it ends. Other transactions that append, in order or not, or that read to the end, wait for it. The order holds among
+ * the records of tp_recno_append_in_order: a transaction that has called tp_recno_append before may commit later.
+ */
+int tp_recno_append_in_order(tp_recno *recno, tp_txn *txn, const void *record, size_t record_size, uint64_t *number);
 
 /* Removes a record. Returns TP_NOTFOUND if there is no such record. */
 int tp_recno_delete(tp_recno *recno, tp_txn *txn, uint64_t number);

@@ -427,6 +427,22 @@ pub extern "C" fn tp_recno_append(
 
 /// See `libtp.h`.
 #[no_mangle]
+pub extern "C" fn tp_recno_append_in_order(
+    recno: Handle<NumberedDatabase>,
+    txn: Handle<Transaction>,
+    record: In,
+    record_size: usize,
+    number: Out<u64>,
+) -> c_int {
+    c_call("tp_recno_append_in_order", || {
+        let (recno, txn) = both(recno, txn)?;
+        number.set(recno.recno.append_in_order(txn.writer()?, record.bytes("a record", record_size)?)?);
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
 pub extern "C" fn tp_recno_delete(recno: Handle<NumberedDatabase>, txn: Handle<Transaction>, number: u64) -> c_int {
     c_call("tp_recno_delete", || {
         let (recno, txn) = both(recno, txn)?;

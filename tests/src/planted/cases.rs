@@ -85,6 +85,7 @@ pub(super) const CASES: &[Planted] = &[
     case(Isolation, "process: a wait ignores its cancellation", "cancelled::the_program_cancels_its_waits"),
     case(Isolation, "snapshot: commits that other sessions read are not visible", "session_order::reads_never_go_backwards_where_commits_are_synced"),
     case(Isolation, "libtp: the order of a key's values is not locked", "appended::appends_without_reads_are_strictly_serializable"),
+    case(Isolation, "record: an append in order keeps no lock", "appended::appends_without_reads_are_strictly_serializable"),
     case(Isolation, "lock: the epoch is read before the intent lock is active", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
     case(Isolation, "lock: the revocation of an intent lock does not end the epoch", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database"),
     seldom(case(Isolation, "lock: intent locks are revoked without a barrier", "whole::a_transaction_that_has_locked_a_database_works_alone_in_the_database")),

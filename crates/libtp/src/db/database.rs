@@ -277,10 +277,33 @@ impl Recno {
 
     /// Stores a record under the next free number and returns that number. Numbers of aborted transactions stay empty.
     ///
+    /// The number is chosen without a lock, so appending transactions do not wait for each other, and the numbers follow
+    /// no serial order: a transaction with a lower number may commit later, and of two concurrent transactions that
+    /// append to two databases, each may have the lower number in one of them. Where the order matters, use
+    /// [`Recno::append_in_order`].
+    ///
     /// # Errors
     /// As [`Recno::put`].
     pub fn append(&self, txn: &Txn<'_>, record: &[u8]) -> Result<u64> {
         txn.guarded(|| Ok(self.access(txn).recno_append(record)?))
+    }
+
+    /// Does as [`Recno::append`], with numbers in the order of the commits: the transaction locks the end of the numbers
+    /// until it ends. Other transactions that append, in order or not, or that read to the end, wait for it. The order
+    /// holds among appends in order: a transaction that has called [`Recno::append`] before may commit later.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::create(dir.path())?;
+    /// let journal = env.recno("journal", 8)?;
+    /// env.run(|txn| journal.append_in_order(txn, b"transfer"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Recno::put`].
+    pub fn append_in_order(&self, txn: &Txn<'_>, record: &[u8]) -> Result<u64> {
+        txn.guarded(|| Ok(self.access(txn).recno_append_in_order(record)?))
     }
 
     /// Removes a record; returns false if there was no record.

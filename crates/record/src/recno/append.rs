@@ -7,6 +7,12 @@
 //! transaction could put a record under the skipped number, and the append's transaction could find this record later.
 //! Numbers of aborted transactions stay empty.
 //!
+//! Because no lock orders the appends, the numbers follow no serial order: two transactions that append to two files may
+//! have the lower number in one file each. An append *in order* first locks the gap above the last number in X, and
+//! keeps this lock until the transaction ends (PROTOCOLS K3). So numbers of appends in order are in the order of the
+//! commits. Every append asks for this gap's lock anyway, so an append that comes later waits for the transaction, too.
+//! An append without order keeps no lock on the gap: an append in order does not wait for it, and may commit first.
+//!
 //! The meta page has the number of the last page; a process keeps a copy.
 //!
 //! When a page is full, all appending transactions need the next page at the same moment. If they had to wait for the
@@ -84,6 +90,19 @@ impl Access<'_> {
             }
         }
         Err(self.pages.corrupt(tail, "a record could not be appended"))
+    }
+
+    /// Does as [`Access::recno_append`], after it has locked the end of the numbers until the transaction ends
+    /// (PROTOCOLS K3).
+    ///
+    /// # Errors
+    /// As [`Access::recno_append`].
+    pub fn recno_append_in_order(&self, record: &[u8]) -> Result<u64> {
+        self.check_record(record)?;
+        if self.enter(Purpose::Write)?.is_some() && !planted("record: an append in order keeps no lock") {
+            self.lock(lock_names::end_gap(self.database.id()), Mode::X)?;
+        }
+        self.recno_append(record)
     }
 
     fn append_to(&self, tail: u32, record: &[u8], granularity: Option<Granularity>) -> Result<Attempt> {
