@@ -88,6 +88,18 @@ fn copies(env: &Env, table: &Db, key: &[u8]) -> libtp::Result<String> {
     Ok(tries.collect::<Vec<_>>().join(" | "))
 }
 
+/// Puts a record. Cancels the waits of this process meanwhile.
+fn put_and_cancel(env: &Env, table: &Db, key: &str, text: &str) -> libtp::Result<&'static str> {
+    env.run(|txn| {
+        std::thread::spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            libtp::cancel_waits();
+        });
+        table.put(txn, key.as_bytes(), text.as_bytes())
+    })?;
+    Ok("put")
+}
+
 /// Obeys one order; `None` ends the child.
 fn obey<'e>(
     env: &'e Env,
@@ -119,6 +131,7 @@ fn obey<'e>(
             env.run_with(Durability::Relaxed, |txn| table.put(txn, key.as_bytes(), text.as_bytes()))?;
             "put".into()
         }
+        (["put-and-cancel", key, text], None) => put_and_cancel(env, table, key, text)?.into(),
         (["get", key], Some(txn)) => value(table.get(txn, key.as_bytes())?),
         (["get", key], None) => value(env.run(|txn| table.get(txn, key.as_bytes()))?),
         (["commit"], Some(_)) => {

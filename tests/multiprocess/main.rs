@@ -20,6 +20,7 @@
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked` | children that outlive the process that forked them |
 //! | `stopped` | a process is stopped in the middle of its work |
+//! | `stopped_leader` | the process that writes the log is stopped in a flush |
 //! | `halted` | a process is stopped in a role that one session has at a time, or with a latch or slot |
 //! | `given_up` | a process is stopped before a write, and continues after the memory was rebuilt |
 //! | `wild_words` | a wild store hits chosen words of the shared memory |
@@ -82,6 +83,8 @@ mod rebuild;
 #[cfg(feature = "failpoints")]
 mod snapshots;
 mod stopped;
+#[cfg(feature = "failpoints")]
+mod stopped_leader;
 mod strangers;
 mod survivors;
 mod together;

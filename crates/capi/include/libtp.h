@@ -292,9 +292,13 @@ int tp_begin(tp_env *env, int durability, tp_txn **txn);
 /*
  * Commits the transaction, and with it the changes since its savepoints. Ends the transaction's cursors and the handle,
  * unless the call returns TP_MISUSE. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: check the data
- * before you run it again. After TP_FILES_WAITING the transaction is committed, but a plain file (tp_file_create) is
- * not in its place yet: do not run the transaction again. After TP_MISUSE the transaction is still running: the handle
- * was refused, or a changed page was not unpinned. After any other code except TP_OK the transaction was aborted.
+ * before you run it again. One process at a time writes the log for all: if that process is stopped (kill -STOP), a
+ * synced commit waits until the process continues or is killed. If the transaction has a lock timeout, or the program
+ * calls tp_cancel_waits, the commit ends with TP_OUTCOME_UNKNOWN, and tp_error names the process: the transaction is
+ * committed in memory, and not known to be on disk. After TP_FILES_WAITING the transaction is committed, but a plain
+ * file (tp_file_create) is not in its place yet: do not run the transaction again. After TP_MISUSE the transaction is
+ * still running: the handle was refused, or a changed page was not unpinned. After any other code except TP_OK the
+ * transaction was aborted.
  */
 int tp_commit(tp_txn *txn);
 
@@ -319,17 +323,19 @@ int tp_set_durability(tp_txn *txn, int durability);
 
 /*
  * Sets how long this transaction waits for each lock from now on, in milliseconds, whatever the settings say: with 0 it
- * does not wait, and with a negative number it waits without limit. To limit a single call, set the time before the
- * call and reset it afterwards.
+ * does not wait, and with a negative number it waits without limit. The time is also the longest wait of the commit for
+ * a stopped process that writes the log (see tp_commit). To limit a single call, set the time before the call and reset
+ * it afterwards.
  */
 int tp_set_lock_timeout(tp_txn *txn, int64_t millis);
 
 /*
  * Ends all lock waits of the transactions that this process is running. The waiting calls return TP_CANCELLED within
  * some milliseconds. In a running transaction that does not wait now, the next call that would have to wait returns
- * TP_CANCELLED, too. All other calls, and commits, work as usual. A signal handler may call this function, and the
- * function itself may be the handler: `signal(SIGINT, tp_cancel_waits)`, or in Python, with ctypes,
- * `libc.signal(2, libtp.tp_cancel_waits)`. It ignores its argument.
+ * TP_CANCELLED, too. A commit that waits because the process that writes the log is stopped returns TP_OUTCOME_UNKNOWN.
+ * All other calls, and commits, work as usual. A signal handler may call this function, and the function itself may be
+ * the handler: `signal(SIGINT, tp_cancel_waits)`, or in Python, with ctypes, `libc.signal(2, libtp.tp_cancel_waits)`.
+ * It ignores its argument.
  */
 void tp_cancel_waits(int signal);
 

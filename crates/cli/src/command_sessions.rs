@@ -79,9 +79,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         output.line(door(process))?;
     }
     for pid in stopped_at_work(&sessions, opening_process) {
-        output.line(format_args!(
-            "process {pid} is stopped in the middle of a change: other processes may wait until it continues (kill -CONT {pid}) or ends"
-        ))?;
+        output.line(stopped_words(pid, writes_the_log(&sessions, pid)))?;
     }
     output.flush()?;
     Ok(Ending::Done)
@@ -187,6 +185,23 @@ fn door(process: OpeningProcess) -> String {
     format!("process {} is opening the environment, closing it or rebuilding its shared memory{state}", process.pid)
 }
 
+/// Describes a stopped process for which other processes may wait.
+fn stopped_words(pid: u32, writes_the_log: bool) -> String {
+    match writes_the_log {
+        true => format!(
+            "process {pid} is stopped while it writes the log: commits of all processes wait for the disk until it continues (kill -CONT {pid}) or ends (kill -KILL {pid})"
+        ),
+        false => format!(
+            "process {pid} is stopped in the middle of a change: other processes may wait until it continues (kill -CONT {pid}) or ends"
+        ),
+    }
+}
+
+/// Returns whether a session of the process leads the flush of the log.
+fn writes_the_log(sessions: &[SessionState], pid: u32) -> bool {
+    sessions.iter().any(|session| session.pid == pid && session.roles.contains(&"writes the log"))
+}
+
 /// Returns the stopped processes for which other processes may wait. Such a process has a latch, a task, a transaction
 /// or the door.
 pub fn stopped_at_work(sessions: &[SessionState], opening_process: Option<OpeningProcess>) -> BTreeSet<u32> {
@@ -228,6 +243,9 @@ mod tests {
         let passes = |pid, process_state| Some(OpeningProcess { pid, process_state });
         assert_eq!(stopped_at_work(&all, passes(5, ProcessState::Alive)), BTreeSet::from([1, 2]));
         assert_eq!(stopped_at_work(&all, passes(5, ProcessState::Stopped)), BTreeSet::from([1, 2, 5]));
+        let told = |pid| stopped_words(pid, writes_the_log(&all, pid));
+        assert!(told(1).contains("process 1 is stopped while it writes the log"), "{}", told(1));
+        assert!(told(2).contains("process 2 is stopped in the middle of a change"), "{}", told(2));
     }
 
     #[test]

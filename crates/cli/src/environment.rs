@@ -18,7 +18,7 @@ pub struct EnvironmentArgument {
     /// The environment's directory. Default: the directory in TP_ENV, else the current directory if it is an environment.
     #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
-    /// Longest wait for each lock that a transaction of another process holds, in seconds.
+    /// Longest wait for each lock that a transaction of another process holds, and for a stopped process that writes the log, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = WAIT, value_parser = wait_seconds)]
     wait: Duration,
 }

@@ -31,6 +31,13 @@ pub enum Error {
         /// The failure.
         cause: String,
     },
+    /// Another process writes the log and is stopped, and the session's patience is over or the program cancelled its
+    /// waits. Nothing is lost: the records are in shared memory.
+    #[error("everything that was committed is in memory, but it is not known to be on disk: process {pid} is writing the log, and it is stopped. `kill -CONT {pid}` or `kill -KILL {pid}` frees all waiters; `tp sessions` shows them")]
+    LeaderStopped {
+        /// The stopped process.
+        pid: u32,
+    },
     /// The processes that use the environment have the log's files in another directory than this process.
     #[error("this process looks for the log in {own}, and the processes that use the environment have the log in {shared}; nothing was changed; give every process the same `log_directory`, best in the file libtp.toml of the environment")]
     OtherDirectory {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use libtp_process::{Session, SessionId};
 use rio::planted;
 
+use crate::stopped_leader::StoppedLeader;
 use crate::{waiters, Error, FlushedTo, LogManager, Lsn, Result, TxnId};
 
 /// The code, for tools, of a session's long wait for a flush that another session leads; the subject is the LSN.
@@ -47,9 +48,11 @@ impl LogManager {
     /// # Errors
     /// [`Error::Failed`] when a write or a sync failed, now or before. [`Error::SteppedBack`] when this process cannot
     /// write the log and no other process writes it within twice the bound of relaxed commits.
+    /// [`Error::LeaderStopped`] when the leader's process is stopped and the session waits no longer.
     pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
         let mut is_suspect = false;
         let mut noted_wait = None;
+        let mut stopped = StoppedLeader::default();
         loop {
             self.check_poison()?;
             let flushed = self.flushed();
@@ -76,6 +79,9 @@ impl LogManager {
             is_suspect = self.wait_for_flush(session, lsn, SLICE);
             if is_suspect && noted_wait.is_none() {
                 noted_wait = Some(session.waits_since(WAITS_FOR_FLUSH, lsn.raw(), SLICE));
+            }
+            if is_suspect {
+                stopped.check(self, session, SLICE)?;
             }
         }
     }

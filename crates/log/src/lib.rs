@@ -9,7 +9,7 @@
 //! | `lsn`, `record`, `record_buffer` | a record's position, its layout, and the buffer in which it is built |
 //! | `tail`, `ring`, `seen` | the words and the memory that all processes share, and the chunk that a process remembers |
 //! | `reserve`, `append` | first the reservation, then the record |
-//! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits in one flush, and the wait for a flush |
+//! | `flush`, `group_commit`, `waiters`, `stopped_leader` | writing to the disk, many commits in one flush, the wait for a flush, and the end of a wait whose leader is stopped |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, access, preparing and recycling |
 //! | `reader`, `roll`, `unroll` | reading one record, all records forwards, one transaction's records backwards |
 //! | `same_files` | the check that all processes use the same log directory |
@@ -74,6 +74,7 @@ mod seen;
 mod segment;
 mod segment_files;
 mod settings;
+mod stopped_leader;
 mod tail;
 mod unroll;
 mod waiters;

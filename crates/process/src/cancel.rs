@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static CANCELS: AtomicU32 = AtomicU32::new(0);
 
-/// Ends every wait for a lock in the transactions that this process runs at the moment of the call. A signal handler
-/// may call it.
+/// Ends every wait for a lock in the transactions that this process runs at the moment of the call, and every wait of
+/// these transactions for a stopped process that writes the log. A signal handler may call it.
 pub fn cancel_waits() {
     // Relaxed: the number guards nothing.
     CANCELS.fetch_add(1, Ordering::Relaxed);

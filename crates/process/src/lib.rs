@@ -437,6 +437,12 @@ impl ProcessManager {
         self.identity(session).is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
     }
 
+    /// Returns the pid of the session's process if that process is certainly stopped, by a signal or a debugger.
+    pub fn stopped_pid(&self, session: SessionId) -> Option<u32> {
+        let identity = self.identity(session)?;
+        self.0.attachments.process().sees_stopped(identity).then_some(identity.pid)
+    }
+
     /// Returns whether the session's process can be seen to run. If not, it may be stopped, or paused with its
     /// container, and may resume its work at any later time.
     pub fn is_seen_running(&self, session: SessionId) -> bool {

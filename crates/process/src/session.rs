@@ -53,6 +53,8 @@ pub struct Session {
     pins_used: Cell<u64>,
     /// The number of cancellations when the session's transaction began (`cancel.rs`).
     cancels: Cell<u32>,
+    /// See [`Session::set_patience`].
+    patience: Cell<Duration>,
     /// The ranks of the latches noted, for the debug build's assertion.
     ranks: [Cell<Rank>; NOTES],
     undo_log: Offset<UndoLog>,
@@ -111,6 +113,7 @@ impl Session {
             last_noted: Cell::new((0, 0)),
             log_room: LogRoom::of_new_session(),
             cancels: Cell::new(cancels()),
+            patience: Cell::new(Duration::MAX),
             is_stand_in: false,
             undo_log,
             processes,
@@ -386,6 +389,19 @@ impl Session {
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancels.get() != cancels() && !planted("process: a wait ignores its cancellation")
+    }
+
+    /// Sets how long the session waits for work that only a stopped process can do or give up. A new session waits
+    /// without a bound.
+    #[inline]
+    pub fn set_patience(&self, longest: Duration) {
+        self.patience.set(longest);
+    }
+
+    /// Returns how long the session waits for a stopped process; `Duration::MAX` for no bound.
+    #[inline]
+    pub fn patience(&self) -> Duration {
+        self.patience.get()
     }
 
     /// Returns the note for the latch at `place` that the session holds exclusively.

@@ -323,6 +323,11 @@ impl Managers {
             }
             let Some(session) = self.join_for(index, dead_session.id())? else { continue };
             failpoint("repair: adopted, not undone");
+            if !planted("txn: a repair waits for a stopped leader of the log without a bound") {
+                // PROTOCOLS L3a: the repair is tried again. Meanwhile the repairing thread may have other work to do, for
+                // example to open the environment.
+                session.session().set_patience(Duration::ZERO);
+            }
             let ended = self.end_for_the_dead(&session, reaped);
             if let Err(Error::Unregistered { .. } | Error::OtherType { .. }) = ended {
                 // The adopting session is marked dead below, and its transaction goes to the next session that repairs

@@ -4,6 +4,7 @@
 //! return them, so beginning and ending a transaction allocates nothing and touches no shared list.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use libtp_lock::{KeptLock, LockManager, LockerId, OpenIn, Wait};
 use libtp_log::{Lsn, RecordBuffer, TxnId};
@@ -207,10 +208,16 @@ impl TxnSession {
         self.wait.get()
     }
 
-    /// Sets how long the session waits for locks, until the next call.
+    /// Sets how long the session waits for locks, until the next call. This is also the bound of its waits for a flush
+    /// of the log whose leader is stopped.
     #[inline]
     pub fn set_wait(&self, wait: Wait) {
         self.wait.set(wait);
+        self.session.set_patience(match wait {
+            Wait::No => Duration::ZERO,
+            Wait::For(longest) => longest,
+            Wait::Forever => Duration::MAX,
+        });
     }
 
     /// Returns the state of the transaction.

@@ -24,6 +24,10 @@ pub(super) const DEATHS: &[Planted] = &[
     // Limits of a process.
     by_case("rio: a region reserves all remaining address space", "limits::a_process_can_work_under_any_limit_of_its_address_space"),
     by_case("libtp: the free space for shared memory is ignored", "limits::without_a_setting_pages_take_half_of_the_room_for_shared_memory"),
+    // L3: the leader's process is stopped.
+    by_case("log: a wait for a stopped leader has no bound", "stopped_leader::a_commit_with_a_bound_does_not_wait_for_a_stopped_leader"),
+    by_case("log: a leader with a slow disk counts as stopped", "stopped_leader::a_commit_with_a_bound_waits_for_a_leader_that_is_only_slow"),
+    by_case("txn: a repair waits for a stopped leader of the log without a bound", "stopped_leader::a_drop_with_a_bound_does_not_wait_for_a_stopped_leader_and_is_done_later"),
     // F3: the program closes descriptors, or a segment is moved.
     by_case("log: descriptors are checked only when a flush begins a new segment", CLOSED),
     by_case("buffer: pages are written into files of the program", CLOSED),

@@ -4,6 +4,13 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// When the commit is on disk.
+    ///
+    /// One process writes the log for all. If it is stopped at that moment (`kill -STOP`, Ctrl-Z, a debugger), the
+    /// commits of all processes wait until it continues or is killed: without limit, unless the environment, the call or
+    /// the transaction has a lock timeout, or the program calls [`cancel_waits`](crate::cancel_waits). Then the commit
+    /// ends with [`OutcomeUnknown`](crate::Error::OutcomeUnknown), which names the stopped process: the transaction is
+    /// committed in memory, its locks are free, and it is lost only with the memory. A process that runs is waited for
+    /// without limit, however slow the disk is. A transaction that has read such a commit waits in the same way.
     #[default]
     Sync,
     /// At once: the commit survives the death of any process now, and is on disk within the set time (PROTOCOLS L5).

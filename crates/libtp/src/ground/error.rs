@@ -20,8 +20,9 @@ pub enum Error {
     /// again.
     #[error("the shared memory was found damaged and was rebuilt from the log; answered commits are kept, and this transaction was undone. Run it again")]
     Rebuilt,
-    /// The commit record was written but could not be made durable, so whether the transaction is kept is unknown. Look
-    /// at the data before you run it again.
+    /// The commit record was written but could not be made durable, or the wait for the disk ended early
+    /// ([`Durability::Sync`](crate::Durability::Sync)), so whether the transaction is kept is unknown. Look at the data
+    /// before you run it again.
     #[error("the commit record was written, and it is unknown whether the commit is kept: {cause}. Look at the data before running the transaction again")]
     OutcomeUnknown {
         /// The error that followed the commit record.

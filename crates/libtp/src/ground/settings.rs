@@ -147,7 +147,7 @@ pub struct Settings {
     pub keep_log: Option<Bytes>,
     /// The number of redo threads at a restart; chosen by the log's length and the number of processors if unset.
     pub recovery_threads: Option<u32>,
-    /// The longest wait for a lock; unlimited if unset.
+    /// The longest wait for a lock, and for a stopped process that writes the log; unlimited if unset.
     pub lock_timeout_millis: Option<u64>,
     /// The period of the search for deadlocks, as in the paper; if unset, a long wait starts the search.
     pub deadlock_period_millis: Option<u64>,

@@ -119,8 +119,9 @@ impl Builder {
         self
     }
 
-    /// Sets the longest wait for a lock: without a limit by default, at most one year. A transaction may override it
-    /// ([`Txn::set_lock_timeout`](crate::Txn::set_lock_timeout)).
+    /// Sets the longest wait for a lock, and for a stopped process that writes the log
+    /// ([`Durability::Sync`](crate::Durability::Sync)): without a limit by default, at most one year. A transaction may
+    /// override it ([`Txn::set_lock_timeout`](crate::Txn::set_lock_timeout)).
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Builder {
         let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);

@@ -136,6 +136,8 @@ fn flush_log(managers: &Managers, txn: &TxnSession, stop: &Stop) {
     while turns.sleep(stop) {
         // A process with a lower limit of relaxed commits may have attached meanwhile.
         turns.nap = log_nap(managers);
+        // The program cancels the waits of its own transactions, not of this thread.
+        txn.session().heed_cancels();
         let led = turns.rounds.leads();
         turns.is_busy = turns.begin(managers) && !managers.log.is_all_durable();
         if !turns.rounds.leads() {
@@ -291,6 +293,8 @@ fn general_work(
         }
         recovery.end_own();
         turns.is_busy = huge_pages.step(managers);
+        // As in `flush_log`.
+        txn.session().heed_cancels();
         if turns.begin(managers) {
             recovery.look(managers);
             if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
@@ -330,6 +334,10 @@ fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -
         return Ok(false);
     }
     let flushed = managers.log.force_all(txn.session());
+    if let Err(stopped @ libtp_log::Error::LeaderStopped { .. }) = flushed {
+        // Commits that are only in this memory could be lost. The next round tries again.
+        return Err(stopped.into());
+    }
     managers.give_up("its file was removed while it was in use");
     flushed?;
     Ok(true)

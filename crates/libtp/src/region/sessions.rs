@@ -26,7 +26,7 @@ impl Inner {
         };
         match self.present.at_hand.take() {
             Some(idle) if !is_over(&idle) => {
-                idle.session.session().heed_cancels();
+                self.make_ready(&idle.session);
                 Ok(idle)
             }
             _ => self.take_or_join(),
@@ -40,12 +40,20 @@ impl Inner {
         // The mutex of the list is released before a new session joins, because joining may take long.
         let idle = lock(&self.present.now).idle.pop().or_else(|| self.present.at_hand.take_all().next());
         if let Some(idle) = idle.filter(|idle| !idle.generation.managers.region.is_broken()) {
-            idle.session.session().heed_cancels();
+            self.make_ready(&idle.session);
             return Ok(idle);
         }
         let generation = self.generation()?;
         let session = generation.guarded(|| Ok(generation.managers.join()?))?;
+        self.make_ready(&session);
         Ok(Box::new(Seated { generation, session }))
+    }
+
+    /// Gives a session the environment's bound of waits, and makes it ignore earlier cancellations.
+    #[inline]
+    pub(crate) fn make_ready(&self, session: &TxnSession) {
+        session.session().heed_cancels();
+        session.set_wait(self.wait);
     }
 
     /// Returns a session to the pool. Leaves a dead session to the repair.

@@ -19,8 +19,9 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// `OutcomeUnknown` with its cause when the commit record was written but could not be made durable, for example
-    /// because a write to disk failed. `FilesWaiting`: the transaction is committed. After any other error the
-    /// transaction was aborted.
+    /// because a write to disk failed, or because the process that writes the log for all is stopped and the wait for it
+    /// has reached its bound ([`Durability::Sync`]). `FilesWaiting`: the transaction is committed. After any other error
+    /// nothing of the transaction is kept.
     pub fn commit(self) -> Result<()> {
         match self.extras.get() {
             None => self.commit_records(),
@@ -183,11 +184,14 @@ impl Txn<'_> {
     ) -> Result<()> {
         let (env, waited) = (self.env, failed.map_or(Ok(()), |error| Err(*error)));
         let (emptied, number) = (self.emptied(&seat), seat.generation.number());
+        // A session that has died in its commit may have written a record of which it does not know.
+        let has_changed = seat.session.commit_record() != Lsn::NONE || seat.session.session().is_dead();
         env.give_session(seat);
         if let Some(emptied) = emptied.filter(|_| !is_given_up && waited.is_ok()) {
             emptied.clear_away(env);
         }
-        let waited = waited.map_err(Error::after_commit_record);
+        // A transaction that has changed nothing has no outcome: it has only waited for the commits that it read.
+        let waited = waited.map_err(|error| if has_changed { error.after_commit_record() } else { error });
         if !is_given_up {
             return waited;
         }

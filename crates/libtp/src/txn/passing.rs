@@ -162,6 +162,7 @@ impl Env {
             ));
         };
         self.0.passed_on.sweep();
+        self.0.make_ready(&session);
         Ok(Txn::of(&self.0, Box::new(Seated { session, generation }), durability, libtp_lock::OpenHere::new()))
     }
 }

@@ -62,7 +62,7 @@ impl Run {
         self
     }
 
-    /// Sets the longest wait for each lock of the transaction.
+    /// Sets the longest wait for each lock of the transaction, as [`Txn::set_lock_timeout`] does.
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Run {
         self.lock_timeout = Some(longest);

@@ -118,7 +118,6 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn of(env: &'e Arc<Inner>, seat: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         seat.session.open_here(&seat.generation.managers);
-        seat.session.set_wait(env.wait);
         let (seat, extras) = (ManuallyDrop::new(Some(seat)), ManuallyDrop::new(Extras::default()));
         Txn { env, seat, extras, durability, met: Cell::default(), _open: open, not_sync: PhantomData }
     }
@@ -146,7 +145,9 @@ impl<'e> Txn<'e> {
     }
 
     /// Sets the longest wait for each lock from now on, whatever the environment's settings: `None` waits without
-    /// limit, zero does not wait. If a lock is not granted in time, the call returns [`Error::LockTimeout`].
+    /// limit, zero does not wait. If a lock is not granted in time, the call returns [`Error::LockTimeout`]. The commit's
+    /// wait for a stopped process that writes the log has the same limit ([`Durability::Sync`]), but at least a quarter
+    /// of a second.
     pub fn set_lock_timeout(&self, longest: Option<Duration>) {
         self.session().set_wait(wait_of(longest));
     }
