@@ -20,6 +20,6 @@ mod file;
 mod plain;
 
 pub use directory::{Directory, OpenMode};
-pub use file::{is_foreign, File, Identity, LockMode};
+pub use file::{is_foreign, File, Identity, LockMode, MayBegin};
 pub(crate) use plain::split;
 pub use plain::{PlainFiles, PlainKind, PlainStatus};

@@ -20,7 +20,9 @@ mod error;
 mod fork;
 mod posix;
 
-pub use contract::{is_foreign, Directory, File, Identity, LockMode, OpenMode, PlainFiles, PlainKind, PlainStatus};
+pub use contract::{
+    is_foreign, Directory, File, Identity, LockMode, MayBegin, OpenMode, PlainFiles, PlainKind, PlainStatus,
+};
 pub use error::{check_name, Error, Operation, Result};
 pub use fork::{give_up_inherited, Uninherited};
 pub use posix::{PosixDirectory, PosixFile};

@@ -17,7 +17,7 @@
 #![allow(unsafe_code)]
 
 use std::io::IoSlice;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -27,10 +27,11 @@ use rustix::fs::{AtFlags, FallocateFlags, StatxFlags};
 use rustix::io::{retry_on_intr, Errno, ReadWriteFlags};
 
 pub use directory::PosixDirectory;
+use whole::Direct;
 
 #[cfg(doc)]
 use crate::contract::OpenMode;
-use crate::contract::{File, Identity, LockMode};
+use crate::contract::{File, Identity, LockMode, MayBegin};
 use crate::error::{Error, Operation, Result};
 use crate::fork::{Entry, Hold};
 
@@ -44,6 +45,8 @@ pub struct PosixFile {
     entry: OnceLock<Entry>,
     /// Keeps the lock of [`File::lock_uninherited`], which no child has.
     alone: OnceLock<Anchor>,
+    /// The second descriptor, for writes that the disk makes whole. `None` if the system reports no such writes.
+    direct: OnceLock<Option<Direct>>,
     /// Guard of the list of descriptors. Dropped after the field `descriptor`, so the list is held until that
     /// descriptor is closed.
     closing: Option<Hold>,
@@ -61,8 +64,8 @@ impl Drop for PosixFile {
 
 impl PosixFile {
     fn new(descriptor: OwnedFd, path: PathBuf, is_writable: bool) -> PosixFile {
-        let (entry, alone) = (OnceLock::new(), OnceLock::new());
-        PosixFile { descriptor, path, is_writable, entry, alone, closing: None }
+        let (entry, alone, direct) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        PosixFile { descriptor, path, is_writable, entry, alone, direct, closing: None }
     }
 
     fn error(&self, operation: Operation, offset: Option<u64>, errno: Errno) -> Error {
@@ -165,6 +168,15 @@ impl File for PosixFile {
         let written = retry_on_intr(|| rustix::io::pwritev(&self.descriptor, &both, offset))
             .map_err(|errno| self.error(Operation::Write, Some(offset), errno))?;
         self.write_rest(first, second, offset, written)
+    }
+
+    fn whole_write_bytes(&self) -> Option<RangeInclusive<u32>> {
+        self.direct().map(Direct::bytes)
+    }
+
+    fn write_whole(&self, pieces: &[(u64, &[u8])], may_begin: &MayBegin<'_>) -> Result<bool> {
+        self.require_writable(Operation::Write)?;
+        Ok(self.direct().is_some_and(|direct| direct.write(pieces, may_begin)))
     }
 
     fn len(&self) -> Result<u64> {
@@ -297,6 +309,10 @@ fn birth_of(status: &rustix::fs::Statx) -> u64 {
 }
 
 impl PosixFile {
+    fn direct(&self) -> Option<&Direct> {
+        self.direct.get_or_init(|| Direct::of(&self.descriptor)).as_ref()
+    }
+
     /// Writes the rest of `first` and `second` after one vectored write that took `written` bytes.
     fn write_rest(&self, first: &[u8], second: &[u8], offset: u64, written: usize) -> Result<()> {
         let in_first = written.min(first.len());
@@ -331,3 +347,4 @@ mod network;
 mod plain;
 #[cfg(test)]
 mod tests;
+mod whole;

@@ -1,11 +1,14 @@
 //! One open file: its bytes, its locks, its identity.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+
+/// Answers whether the next piece of [`File::write_whole`] may be begun.
+pub type MayBegin<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// One open file.
 ///
@@ -39,6 +42,29 @@ pub trait File: Send + Sync + fmt::Debug {
         self.write_at(first, offset)?;
         let first_bytes = u64::try_from(first.len()).expect("a slice's length fits in 64 bits");
         self.write_at(second, offset + first_bytes)
+    }
+
+    /// Returns the lengths of the pieces that [`File::write_whole`] may write, as the system reports them. `None` if
+    /// the system reports none, or does not answer. The answer is no acceptance: the system may still refuse each
+    /// write.
+    fn whole_write_bytes(&self) -> Option<RangeInclusive<u32>> {
+        None
+    }
+
+    /// Writes each piece at its offset. A power cut leaves all new bytes of a piece, or none of them. Every later read
+    /// through any handle sees the bytes, and [`File::sync`] makes them safe, as after [`File::write_at`]. A piece has
+    /// a length of [`File::whole_write_bytes`] that is a power of two, and its offset is a multiple of its length.
+    ///
+    /// Calls `may_begin` before each piece, possibly in several threads at the same time. If it returns false, no more
+    /// piece is begun.
+    ///
+    /// Returns false if the system or `may_begin` refused a piece. Then, and after an error, a piece may be torn, and
+    /// the caller must write all pieces in another way.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk cannot write; [`Error::Full`], [`Error::ReadOnly`].
+    fn write_whole(&self, _pieces: &[(u64, &[u8])], _may_begin: &MayBegin<'_>) -> Result<bool> {
+        Ok(false)
     }
 
     /// Returns the file's current length in bytes. A power cut may shrink the file to its length at the last sync.
