@@ -6,7 +6,7 @@ use libtp_tests::workload::{self, Plan};
 /// Describes a change without its bytes, because some bytes are the environment's random number.
 fn shape(change: &Change) -> String {
     match change {
-        Change::Write { file, offset, bytes } => format!("write {} {offset} {}", file.0, bytes.len()),
+        Change::Write { file, offset, bytes, .. } => format!("write {} {offset} {}", file.0, bytes.len()),
         Change::SetLen { file, bytes } => format!("set_len {} {bytes}", file.0),
         Change::Allocate { file, range } => format!("allocate {} {range:?}", file.0),
         other => format!("{} {}", other.node().0, std::any::type_name_of_val(other)),

@@ -430,7 +430,9 @@ fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
                 names.insert(*node, name.to_string());
             }
             Change::Allocate { file, range } => drop(lengths.insert(*file, range.end)),
-            Change::Write { file, offset, bytes } if *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) => {
+            Change::Write { file, offset, bytes, .. }
+                if *offset >= BLOCK as u64 && bytes.iter().any(|byte| *byte != 0) =>
+            {
                 let Some(name) = names.get(file) else { continue };
                 if !is_open && !fills_segment {
                     flushes.push(Flush { start: at, pieces: Vec::new() });

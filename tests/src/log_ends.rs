@@ -51,7 +51,7 @@ pub fn all_log_ends(seed: u64, run: &Run) -> Vec<LogEnd> {
             Change::CreateFile { name, file: node, .. } | Change::Rename { to: name, node, .. } => {
                 names.insert(node, name.to_string());
             }
-            Change::Write { file, offset, bytes } if offset >= HEADER => {
+            Change::Write { file, offset, bytes, .. } if offset >= HEADER => {
                 let Some(name) = names.get(&file).filter(|name| is_segment(name)) else { continue };
                 let path = if layout.has_log_directory { format!("log/{name}") } else { name.clone() };
                 let to_sector = SECTOR - usize::try_from(offset % SECTOR as u64).unwrap_or(0);

@@ -29,6 +29,7 @@ use crate::node::NodeId;
 use crate::random::Random;
 use crate::trace::{Change, TraceEntry};
 use crate::tree::Tree;
+use crate::whole_writes::WholeWrites;
 
 /// Makes a type the root of its disk: a [`Directory`] with the calls of the directory that `root` returns.
 macro_rules! is_its_root {
@@ -83,6 +84,7 @@ pub(crate) struct Fixture {
     pub(crate) counters: Arc<Counters>,
     capacity_blocks: Option<usize>,
     notes_first_writes: bool,
+    whole_writes: Option<WholeWrites>,
     /// The device number. A crash does not change it, because the medium stays the same.
     device: u64,
 }
@@ -107,6 +109,7 @@ impl SimDisk {
             counters: Arc::default(),
             capacity_blocks: None,
             notes_first_writes: true,
+            whole_writes: None,
             device: Random::new(seed).next_u64(),
         };
         SimDisk::of_tree(Tree::empty(), seed, fixture)
@@ -128,6 +131,7 @@ impl SimDisk {
             handles: 0,
             locks: ByteLocks::default(),
             random: Random::new(seed),
+            whole_writes: 0,
             fixture,
         };
         SimDisk { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) }
@@ -211,6 +215,11 @@ impl SimDisk {
     /// Makes [`File::notes_first_writes`] return false from now on, as a filesystem in memory does.
     pub fn notes_no_first_writes(&self) {
         self.shared.state().fixture.notes_first_writes = false;
+    }
+
+    /// Makes the disk promise from now on that it writes some pieces whole.
+    pub fn promise_whole_writes(&self, whole_writes: WholeWrites) {
+        self.shared.state().fixture.whole_writes = Some(whole_writes);
     }
 
     /// Returns the number of bytes in blocks that are taken.
@@ -330,6 +339,8 @@ struct State {
     handles: u64,
     locks: ByteLocks,
     random: Random,
+    /// The number of writes that the disk has promised to make whole, and accepted.
+    whole_writes: u64,
     fixture: Fixture,
 }
 
@@ -424,11 +435,45 @@ impl State {
             failure = Some(call.error(Fault::Enospc.errno()));
         }
         if landed > 0 {
-            self.change(call, Change::Write { file, offset: from, bytes: bytes[..landed].into() })?;
+            let bytes = bytes[..landed].into();
+            self.change(call, Change::Write { file, offset: from, bytes, is_whole: false })?;
         } else {
             self.reach_next_change(call)?;
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Writes a piece whole or not at all. Returns false if the disk refuses the piece.
+    fn write_whole(&mut self, call: &Call<'_>, file: NodeId, from: u64, bytes: &[u8]) -> Result<bool> {
+        self.check_alive(call)?;
+        let (length, promised) = (bytes.len(), self.fixture.whole_writes.clone());
+        let is_in_shape = length.is_power_of_two() && from % offset(length) == 0;
+        let is_promised =
+            |promise: &WholeWrites| promise.covers(length) && promise.accepts(call.process, self.whole_writes);
+        if !is_in_shape || !promised.as_ref().is_some_and(is_promised) {
+            Counters::add(&self.fixture.counters.whole_refused);
+            return Ok(false);
+        }
+        let fault = self.admit(call)?;
+        self.check_size(call, from.saturating_add(offset(length)))?;
+        if promised.is_some_and(|promise| promise.tears(self.whole_writes)) {
+            let bytes = bytes[..length / 2].into();
+            self.change(call, Change::Write { file, offset: from, bytes, is_whole: false })?;
+            Counters::add(&self.fixture.counters.whole_torn);
+            return Err(call.error(Fault::Eio.errno()));
+        }
+        let mut failure = fault.map(|fault| call.error(fault.errno()));
+        if self.fitting(file, index(from), length) < length {
+            Counters::add(&self.fixture.counters.disk_full);
+            failure = Some(call.error(Fault::Enospc.errno()));
+        } else if fault.is_none() || self.random.coin() {
+            self.change(call, Change::Write { file, offset: from, bytes: bytes.into(), is_whole: true })?;
+            self.whole_writes += 1;
+            Counters::add(&self.fixture.counters.whole_write);
+            return failure.map_or(Ok(true), Err);
+        }
+        self.reach_next_change(call)?;
+        failure.map_or(Ok(true), Err)
     }
 
     /// Returns the number of bytes for which the disk has room, out of the `bytes` bytes that begin at `from`.

@@ -43,7 +43,7 @@ impl Unsynced {
     /// Returns the file and the bytes of a write; `None` for any other change, which cannot be torn.
     fn extent(&self) -> Option<(NodeId, Range<usize>)> {
         match &self.change {
-            Change::Write { file, offset, bytes } => {
+            Change::Write { file, offset, bytes, .. } => {
                 let start = index(*offset);
                 Some((*file, start..start + bytes.len()))
             }
@@ -55,9 +55,19 @@ impl Unsynced {
     /// counted from the file's beginning.
     fn pieces(&self, unit: usize) -> Range<usize> {
         match self.extent() {
-            Some((_, range)) => range.start / unit..range.end.div_ceil(unit),
-            None => 0..1,
+            Some((_, range)) if !self.is_whole() => range.start / unit..range.end.div_ceil(unit),
+            _ => 0..1,
         }
+    }
+
+    /// Returns the numbers of the blocks that a write changed.
+    fn blocks(&self) -> Range<usize> {
+        self.extent().map_or(0..0, |(_, range)| range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES))
+    }
+
+    /// Returns whether the disk has promised to write all bytes or none.
+    fn is_whole(&self) -> bool {
+        matches!(self.change, Change::Write { is_whole: true, .. })
     }
 
     /// Applies the whole change, and nothing else, to `image`.
@@ -67,7 +77,7 @@ impl Unsynced {
             return;
         };
         let content = image.content_mut(file);
-        for number in self.pieces(BLOCK_BYTES) {
+        for number in self.blocks() {
             let start = number * BLOCK_BYTES;
             let part = range.start.max(start) - start..range.end.min(start + BLOCK_BYTES) - start;
             content.put(number, part, self.block(number));
@@ -77,9 +87,8 @@ impl Unsynced {
 
     /// Applies one piece of the change to `image`, with the bytes that the cache had just after the change.
     fn keep_piece(&self, image: &mut Tree, unit: usize, piece: usize) {
-        let Some((file, _)) = self.extent() else {
-            image.apply(&self.change);
-            return;
+        let Some((file, _)) = self.extent().filter(|_| !self.is_whole()) else {
+            return self.keep(image);
         };
         let content = image.content_mut(file);
         let start = piece * unit;
@@ -90,7 +99,7 @@ impl Unsynced {
     }
 
     fn block(&self, number: usize) -> &Block {
-        &self.after[number - self.pieces(BLOCK_BYTES).start]
+        &self.after[number - self.blocks().start]
     }
 
     fn is_name(&self) -> bool {
@@ -275,7 +284,7 @@ impl CrashImages {
                 let mut unsynced = Unsynced { change: change.clone(), after: Vec::new(), bytes_after: 0 };
                 if let Some((file, _)) = unsynced.extent() {
                     let content = self.current.content(file);
-                    unsynced.after = unsynced.pieces(BLOCK_BYTES).map(|number| content.block(number).clone()).collect();
+                    unsynced.after = unsynced.blocks().map(|number| content.block(number).clone()).collect();
                     unsynced.bytes_after = content.len();
                 }
                 self.unsynced.push(unsynced);

@@ -174,6 +174,12 @@ activity! {
     failed_sync,
     /// Failed syncs by which some change was lost for ever. A walk of crash images counts them when it passes them.
     failed_sync_lost,
+    /// Pieces that the disk has promised to write whole, and accepted.
+    whole_write,
+    /// Pieces that the disk has refused to write whole.
+    whole_refused,
+    /// Pieces that the disk has promised to write whole, and torn.
+    whole_torn,
     /// Calls refused because the disk's capacity was used up.
     disk_full,
     /// Disks that crashed at a chosen call or were halted.

@@ -17,6 +17,7 @@
 //! | `trace` | the record of all changes |
 //! | `tree`, `node`, `content` | names, numbers and bytes, cheap to fork |
 //! | `byte_locks` | the locks, which end with their process |
+//! | `whole_writes` | pieces that the disk promises to write whole |
 //! | `random` | numbers from a seed |
 //! | `layer` | directories and files above another disk, with some changed calls |
 //! | `until` | waiting for a condition |
@@ -34,6 +35,7 @@ mod random;
 mod trace;
 mod tree;
 mod until;
+mod whole_writes;
 
 pub use crash_disk::{SimDirectory, SimDisk, SimFile, SimProcess};
 pub use crash_images::CrashImages;
@@ -44,3 +46,4 @@ pub use node::NodeId;
 pub use random::Random;
 pub use trace::{Change, TraceEntry};
 pub use until::until;
+pub use whole_writes::{Accepted, WholeWrites};

@@ -29,6 +29,8 @@ pub enum Change {
         offset: u64,
         /// The bytes.
         bytes: Arc<[u8]>,
+        /// Whether the disk has promised that a power cut keeps all the bytes or none.
+        is_whole: bool,
     },
     /// The length was set.
     SetLen {

@@ -98,7 +98,7 @@ impl Tree {
     /// visible.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
-            Change::Write { file, offset, bytes } | Change::Damage { file, offset, bytes } => {
+            Change::Write { file, offset, bytes, .. } | Change::Damage { file, offset, bytes } => {
                 self.content_mut(*file).write(bytes, *offset);
             }
             Change::SetLen { file, bytes } => self.content_mut(*file).set_len(*bytes),

@@ -1,11 +1,11 @@
 //! Handles of a simulated disk: processes, directories and files.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode, Operation, Result};
+use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, MayBegin, OpenMode, Operation, Result};
 
 use super::{Call, Shared, State};
 use crate::fault::Counters;
@@ -316,6 +316,21 @@ impl File for SimFile {
 
     fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
         self.write_at(&[first, second].concat(), offset)
+    }
+
+    fn whole_write_bytes(&self) -> Option<RangeInclusive<u32>> {
+        self.shared.state().fixture.whole_writes.as_ref().map(|promise| promise.bytes.clone())
+    }
+
+    fn write_whole(&self, pieces: &[(u64, &[u8])], may_begin: &MayBegin<'_>) -> Result<bool> {
+        self.require_writable(Operation::Write)?;
+        for &(offset, bytes) in pieces {
+            let call = self.call(Operation::Write, Some(offset));
+            if !may_begin() || !self.shared.state().write_whole(&call, self.node, offset, bytes)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn len(&self) -> Result<u64> {

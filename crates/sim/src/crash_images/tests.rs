@@ -5,6 +5,7 @@
 //! with a second, slow model of the possible contents of the disk.
 
 use super::*;
+use crate::whole_writes::{Accepted, WholeWrites};
 use libtp_io::{Directory, File, OpenMode};
 use std::collections::BTreeSet;
 
@@ -47,6 +48,50 @@ fn synced_bytes_and_names_are_in_every_image() {
         assert_eq!(image.paths(), ["other"]);
         assert_eq!(image.file_bytes("other"), disk.file_bytes("other"));
     }
+}
+
+#[test]
+fn a_piece_that_the_disk_writes_whole_is_kept_or_lost_whole() {
+    let (disk, file) = prepared(4);
+    disk.promise_whole_writes(WholeWrites { bytes: 512..=8192, accepted: Accepted::All });
+    assert!(file.write_whole(&[(8192, &[2; 8192]), (16384, &[3; 8192])], &|| true).unwrap());
+    assert!(!file.write_whole(&[(4096, &[4; 8192])], &|| true).unwrap(), "a piece at a wrong offset");
+    assert!(!file.write_whole(&[(0, &[4; 16384])], &|| true).unwrap(), "a piece that is too long");
+    for mode in LossMode::ALL {
+        let mut kept = BTreeSet::new();
+        for image in images(&disk, mode, 60) {
+            let there = sectors(&image);
+            let (old, new) = (&there[16..32], there.get(32..48).unwrap_or(&[]));
+            assert!(*old == [1; 16] || *old == [2; 16], "{mode:?}: torn");
+            assert!(new.is_empty() || *new == [3; 16], "{mode:?}: torn at the end");
+            kept.insert((*old == [2; 16], !new.is_empty()));
+        }
+        let wanted = if matches!(mode, LossMode::DropAll | LossMode::KeepAll) { 1 } else { 3 };
+        assert!(kept.len() >= wanted, "{mode:?}: {kept:?}");
+    }
+    assert_eq!((disk.activity().whole_write, disk.activity().whole_refused), (2, 2));
+}
+
+#[test]
+fn a_disk_that_breaks_its_word_refuses_every_later_piece() {
+    let (disk, file) = prepared(4);
+    disk.promise_whole_writes(WholeWrites { bytes: 4096..=8192, accepted: Accepted::First(1) });
+    assert_eq!(file.whole_write_bytes(), Some(4096..=8192));
+    assert!(!file.write_whole(&[(0, &[2; 4096]), (4096, &[3; 4096])], &|| true).unwrap());
+    assert!(!file.write_whole(&[(0, &[4; 4096])], &|| true).unwrap());
+    let bytes = disk.file_bytes("file").unwrap();
+    assert_eq!((bytes[0], bytes[4096]), (2, 1));
+}
+
+#[test]
+fn a_disk_that_tears_pieces_writes_a_half_and_fails() {
+    let (disk, file) = prepared(4);
+    disk.promise_whole_writes(WholeWrites { bytes: 4096..=8192, accepted: Accepted::TornAfter(1) });
+    assert!(file.write_whole(&[(0, &[2; 4096])], &|| true).unwrap());
+    assert!(matches!(file.write_whole(&[(4096, &[3; 4096])], &|| true), Err(libtp_io::Error::Io { .. })));
+    let bytes = disk.file_bytes("file").unwrap();
+    assert_eq!((bytes[4095], bytes[4096], bytes[6143], bytes[6144]), (2, 3, 3, 1));
+    assert_eq!((disk.activity().whole_write, disk.activity().whole_torn), (1, 1));
 }
 
 #[test]
@@ -451,7 +496,7 @@ fn every_class_of_loss_is_active_over_a_mixed_workload() {
         let is_loss =
             !["eio", "enospc", "short_write", "limit", "failed_sync", "failed_sync_lost", "disk_full", "crash"]
                 .contains(&class)
-                && class != "process_killed";
+                && !["process_killed", "whole_write", "whole_refused", "whole_torn"].contains(&class);
         assert_eq!(count > 20, is_loss, "{class} was active {count} times: {activity}");
     }
 }
