@@ -13,3 +13,4 @@ mod many_restarts;
 mod same_again;
 mod stale_log;
 mod stopped_writer;
+mod whole_writes;

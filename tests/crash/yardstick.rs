@@ -24,6 +24,9 @@ use libtp_tests::stopped_writer::a_checkpoint_passes_no_page_in_flight;
 use libtp_tests::threads::on_all_threads;
 use libtp_tests::trial;
 use libtp_tests::watchdog::{caught, Watchdog};
+use libtp_tests::whole_writes::{
+    a_page_that_a_failed_write_tore_has_an_image, an_older_image_replaces_no_page_written_whole,
+};
 use libtp_tests::workload::{self, Plan};
 
 const SEEDS: u64 = 10;
@@ -101,6 +104,8 @@ fn one_bug_in_a_process_of_its_own() {
             "CountedRanges" => caught(|| a_counted_range_stays_unchanged(seed)),
             "DeadLeader" => caught(|| a_dead_leaders_writes_are_written_again(seed)),
             "LimitedProcess" => caught(|| others_continue_while_a_process_is_limited(seed)),
+            "WholeWrites" => caught(|| an_older_image_replaces_no_page_written_whole(seed))
+                .and_then(|()| caught(|| a_page_that_a_failed_write_tore_has_an_image(seed))),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),
         };

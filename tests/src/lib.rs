@@ -10,6 +10,7 @@
 //! | `failing_calls` | the workload with one call failing |
 //! | `damage` | damages files, and judges the bytes read from them |
 //! | `found_tail` | records that were never synced, and that a restart finds |
+//! | `whole_writes` | power cuts after pages were written whole |
 //! | `lone_log` | a log without the other managers, and one session |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
@@ -68,5 +69,6 @@ pub mod transfers;
 pub mod trial;
 pub mod versions;
 pub mod watchdog;
+pub mod whole_writes;
 pub mod workload;
 pub mod wrapped;

@@ -25,7 +25,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use libtp::{CommitLsn, Durability};
-use libtp_sim::{Random, SimDisk};
+use libtp_sim::{Accepted, Random, SimDisk, WholeWrites};
 
 use crate::library::{Layout, Machine, Process, Running, Trouble, Way};
 use crate::oracle::{name, Allowed, Era, History, Place};
@@ -120,6 +120,9 @@ impl Run {
 /// The library answered wrongly, or failed although no call of the disk was made to fail.
 pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
     let disk = SimDisk::new(plan.seed);
+    if let Some(promise) = promise_of(plan.seed) {
+        disk.promise_whole_writes(promise);
+    }
     prepare(&disk);
     let machine = Machine::new(disk, Layout::of_seed(plan.seed));
     let mut runner = Runner {
@@ -150,6 +153,18 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
     let Runner { history, tally, mut past, from, lost_at, .. } = runner;
     past.push(Era { from, history });
     Ok(Run { machine, eras: past, tally, lost_at })
+}
+
+/// Returns what the disk of a seed promises to write whole: nothing, all pages, all pages although it soon refuses
+/// them, or all pages although it refuses those of some processes.
+fn promise_of(seed: u64) -> Option<WholeWrites> {
+    let accepted = match seed % 4 {
+        0 => return None,
+        1 => Accepted::All,
+        2 => Accepted::First(10 + seed % 37),
+        _ => Accepted::OfOddProcesses,
+    };
+    Some(WholeWrites { bytes: 512..=8192, accepted })
 }
 
 /// The reason that a workload ends early.

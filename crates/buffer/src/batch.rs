@@ -44,6 +44,18 @@ impl Batch {
         self.bytes.truncate(self.images.last().map_or(IMAGES_AT, |image| image.range.end));
     }
 
+    /// Keeps only the pages for which `is_kept` returns true, next to each other and in their order.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(PageId) -> bool) {
+        let mut end = IMAGES_AT;
+        for image in std::mem::take(&mut self.images).into_iter().filter(|image| is_kept(image.id)) {
+            let range = end..end + image.range.len();
+            self.bytes.copy_within(image.range, end);
+            end = range.end;
+            self.images.push(Image { id: image.id, range });
+        }
+        self.bytes.truncate(end);
+    }
+
     pub(crate) fn images(&self) -> &[Image] {
         &self.images
     }
@@ -79,6 +91,22 @@ impl Batch {
 mod tests {
     use super::*;
     use crate::{FileId, PageNo};
+
+    #[test]
+    fn retained_pages_are_adjacent() {
+        let mut batch = Batch::default();
+        batch.clear();
+        for number in 1..=5_u8 {
+            batch.push(PageId::new(FileId::new(7), PageNo::new(number.into())), &[number; 4096]);
+        }
+        batch.retain(|id| id.page().raw() % 2 == 1);
+        let pages: Vec<(u32, u8)> =
+            batch.images().iter().map(|image| (image.id.page().raw(), batch.page(image)[4095])).collect();
+        assert_eq!(pages, [(1, 1), (3, 3), (5, 5)]);
+        assert_eq!(batch.bytes.len(), IMAGES_AT + 3 * 4096);
+        batch.retain(|_| false);
+        assert_eq!((batch.len(), batch.bytes.len()), (0, IMAGES_AT));
+    }
 
     #[test]
     fn adjacent_pages_are_written_home_together() {

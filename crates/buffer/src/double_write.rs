@@ -14,6 +14,8 @@
 //! 1. The images of a batch stay until the homes of all its pages were synced. There is one batch at a time.
 //! 2. So for every page, the newest image whose write to its home was begun is whole and synced, at the home or in this
 //!    file. Therefore a home with a wrong checksum may be replaced by its image in this file: the image is never older.
+//!    A page that the disk writes whole is not written here. Before such a page is written to its home, the file is
+//!    made empty, so no older image of the page is left ([`DoubleWrite::empty`]).
 //! 3. Table and images are in one write. If the table or an image is damaged after a crash, the file was not synced, no
 //!    home was written, and the image is not needed.
 //!
@@ -187,6 +189,14 @@ impl DoubleWrite {
         let read = self.file.read_at(&mut bytes, TABLE_AT)?;
         self.file.write_at(&bytes[..read], TABLE_AT)?;
         Ok(self.file.sync()?)
+    }
+
+    /// Makes the file empty: it has no batch that a restart would use. The caller syncs the file. The last batch is
+    /// done, so the table may be torn. Block 0 keeps the number of the last batch, so that the next batch has a higher
+    /// number.
+    pub(crate) fn empty(&self) -> Result<()> {
+        self.mark_done(self.last_sequence()?)?;
+        Ok(self.file.write_at(&[0; TABLE_BYTES], TABLE_AT)?)
     }
 
     /// Syncs the batch that [`DoubleWrite::write`] wrote. An error is final.

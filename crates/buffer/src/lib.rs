@@ -116,8 +116,12 @@ rio::shared! {
         batches: Word<u64>,
         /// Not zero while there may be files of kept images.
         kept_images: Word<u64>,
+        /// 1 while the double-write file certainly has, on the disk, no batch that a restart would use.
+        double_is_empty: Word<u64>,
+        /// The number of pages that were written whole, without the double-write file.
+        whole: Word<u64>,
         /// Zero, kept for later.
-        spare: [Word<u64>; 6],
+        spare: [Word<u64>; 4],
     } size 128
 }
 
@@ -356,7 +360,12 @@ impl BufferManager {
         PoolStats { pool, settings, bytes: self.pools.bytes(pool), ..PoolStats::default() }
     }
 
-    /// Returns the number of batches written to the double-write file, and the number of buckets of the page table.
+    /// Returns the number of pages that were written whole, and not through the double-write file.
+    pub fn whole_count(&self) -> u64 {
+        self.header.whole.get()
+    }
+
+    /// Returns the number of written batches, and the number of buckets of the page table.
     pub fn batch_and_bucket_counts(&self) -> (u64, u32) {
         (self.header.batches.get(), self.table.bucket_count())
     }

@@ -52,6 +52,8 @@ impl BufferManager {
         self.header.writer.publish(SessionId::NONE);
         let writes = self.header.home_writes.load();
         self.header.home_writes.publish(writes.next_multiple_of(2));
+        // The double-write file may have been replaced while no process used it.
+        self.header.double_is_empty.publish(0);
         for (_, part) in self.pools.parts() {
             part.frames().for_each(|slot| self.repair_frame(slot, &mut found));
         }

@@ -1,8 +1,8 @@
 //! Writing pages back: the only code that writes pages to the disk.
 //!
 //! Paper: LIBTP 3.2.2, "checks with the Log Manager to ensure that the write-ahead protocol is enforced". Here the
-//! check is an argument: [`write_homes`](BufferManager::write_homes) takes a [`FlushedTo`], which only the log can
-//! make, and asserts that it covers each page. Departure: pages are written in batches through the double-write file.
+//! check is an argument: the functions that write pages (`homes`) take a `FlushedTo`, which only the log can make, and
+//! assert that it covers each page. Departure: pages are written in batches, through the double-write file or whole.
 //!
 //! A batch, step by step:
 //! 1. Become the writer. The environment has one writer at a time, because the double-write file holds one batch. So
@@ -10,9 +10,11 @@
 //! 2. *Claim* pages: under a frame's shared latch, copy its page and move its recovery LSN to `unsynced` (`frame`). The
 //!    latch is only tried, so a session that needs a clean frame never waits for a latch that it holds itself.
 //! 3. Store the checksums in the copies. Force the log to the highest page LSN among them.
-//! 4. Write table and images to the double-write file, and sync it.
-//! 5. Write the pages to their homes, and sync each file.
-//! 6. End the claims: the pages are clean, unless they were changed meanwhile. Mark the batch as done.
+//! 4. Write the pages of those files that the disk writes whole to their homes. The double-write file is made empty
+//!    first. Pages that the system refuses to write whole take steps 5 and 6, like all other pages.
+//! 5. Write table and images of the other pages to the double-write file, and sync it.
+//! 6. Write these pages to their homes. Sync each file, also the files of step 4.
+//! 7. End the claims: the pages are clean, unless they were changed meanwhile. Mark the batch as done.
 //!
 //! Invariants
 //! 1. A page is dirty, for eviction and for the checkpoint, until its file is synced after the write (L7).
@@ -38,7 +40,7 @@ use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use self::claims::{Claim, ClaimedBatch};
-use self::homes::{HomeWrites, Homes, LOG_NOT_FORCED};
+use self::homes::{HomeWrites, Homes, Written, LOG_NOT_FORCED};
 use self::writer::{leave_given_up, Writer, SLICE};
 use crate::batch::Batch;
 use crate::double_write::{DoubleWrite, DOUBLE_WRITE_NAME};
@@ -175,6 +177,12 @@ impl BufferManager {
         self.header.failed.load() != 0
     }
 
+    /// Returns whether a restart may find pages of this file that are newer than the double-write file and unsynced,
+    /// because a process wrote them whole.
+    pub fn may_be_unsynced(&self, file: FileId) -> bool {
+        self.files.open(file).is_ok_and(|file| file.is_promised())
+    }
+
     pub(crate) fn check_failed(&self) -> Result<()> {
         if self.is_failed() {
             Err(Error::Failed)
@@ -280,7 +288,7 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Does steps 3 to 6 of a batch.
+    /// Does steps 3 to 6 of a batch, and marks it as done.
     fn write_batch(&self, session: &Session, writer: &Writer<'_>, batch: &mut Batch) -> std::result::Result<(), Fault> {
         self.check_failed()?;
         let double = self.double_write()?;
@@ -303,11 +311,18 @@ impl BufferManager {
         if self.settings.writes_once() {
             // For measurements: nothing is recovered, so neither a copy against torn pages nor a sync is needed.
             let _homes = HomeWrites::begin(self);
-            return Ok(self.write_homes(session, flushed, batch, Homes::All).map(|_| ())?);
+            return Ok(self.write_homes(session, flushed, batch, Homes::All, &mut Written::new()).map(|_| ())?);
+        }
+        let mut homes = Written::new();
+        self.write_whole(session, flushed, batch, &double, &mut homes)?;
+        if batch.len() == 0 {
+            self.bring_home(session, flushed, batch, Homes::All, homes)?;
+            return Ok(());
         }
         let sequence = self.next_sequence(&double)?;
         if !planted("buffer: pages are written home without a double write") {
             leave_given_up(session);
+            self.header.double_is_empty.publish(0);
             double.write(sequence, batch)?;
             failpoint("buffer: double write written, not synced");
             self.sync_double(&double)?;
@@ -315,7 +330,7 @@ impl BufferManager {
             self.header.open_batch.publish(sequence);
         }
         failpoint("buffer: batch open, nothing written home");
-        self.bring_home(session, flushed, batch, Homes::All)?;
+        self.bring_home(session, flushed, batch, Homes::All, homes)?;
         failpoint("buffer: batch written home, still open");
         self.end_batch(session, &double, sequence);
         Ok(())
@@ -343,7 +358,7 @@ impl BufferManager {
         // Notes that files of images exist: the dead writer may have kept images after a checkpoint found no such
         // files. If the data file exists again, the loop below does not run and makes no note.
         self.note_kept_images();
-        for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
+        for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present, Written::new())? {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.
             leave_given_up(session);

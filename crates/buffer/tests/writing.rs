@@ -7,11 +7,13 @@ mod world;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp_buffer::{check, page_lsn, restore_torn, Error, FileId, Home, PageId, PageNo, Settings, WriteAhead};
+use libtp_buffer::{
+    check, page_lsn, restore_torn, Error, FileId, Home, PageId, PageNo, Settings, WriteAhead, DOUBLE_WRITE_NAME,
+};
 use libtp_io::{OpenMode, Operation};
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
-use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+use libtp_sim::{Accepted, Calls, Change, Fault, LossMode, Repeat, SimDisk, WholeWrites};
 use world::{file_info, frames, page_id, value_of, World, FILE, LEAF, PAGE_BYTES};
 
 const PAGES: u32 = 40;
@@ -204,10 +206,94 @@ fn a_new_page_is_read_only_if_another_session_has_written_it() {
     }
 }
 
+/// Makes a disk that promises to write pages whole, and accepts some of them.
+fn promising(seed: u64, accepted: Accepted) -> SimDisk {
+    let disk = SimDisk::new(seed);
+    disk.promise_whole_writes(WholeWrites { bytes: 512..=PAGE_BYTES, accepted });
+    disk
+}
+
+/// Returns how many writes of a part of the trace went to the double-write file, and how many were whole.
+fn writes(disk: &SimDisk, from: usize) -> (usize, usize) {
+    let trace = disk.trace();
+    let is_double = |name: &str| name == DOUBLE_WRITE_NAME;
+    let double = trace.iter().find_map(|entry| match &entry.change {
+        Change::CreateFile { name, file, .. } if is_double(name) => Some(*file),
+        _ => None,
+    });
+    let count = |wanted: &dyn Fn(&Change) -> bool| trace[from..].iter().filter(|entry| wanted(&entry.change)).count();
+    let to_double = count(&|change| matches!(change, Change::Write { file, .. } if Some(*file) == double));
+    (to_double, count(&|change| matches!(change, Change::Write { is_whole: true, .. })))
+}
+
+#[test]
+fn a_disk_that_writes_pages_whole_gets_each_page_once() {
+    let disk = promising(1, Accepted::All);
+    let (world, session) = dirty_world(&disk);
+    let from = disk.io_index();
+    assert_eq!(world.buffers.write_all(&session).unwrap(), PAGES as usize);
+    // The two writes of the double-write file have made it empty: a mark, and a table without a batch.
+    assert_eq!(writes(&disk, from), (2, PAGES as usize));
+    on_the_disk(&disk, 0);
+    set_all(&world, &session, 1_000);
+    let from = disk.io_index();
+    world.buffers.write_all(&session).unwrap();
+    assert_eq!(writes(&disk, from), (0, PAGES as usize));
+    on_the_disk(&disk, 1_000);
+    assert_eq!(world.buffers.dirty_count(), 0);
+}
+
+#[test]
+fn pages_that_the_disk_refuses_to_write_whole_are_written_twice() {
+    let disk = promising(1, Accepted::First(20));
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    on_the_disk(&disk, 0);
+    assert_eq!(disk.activity().whole_refused, 1, "a refused file is not tried again");
+    set_all(&world, &session, 1_000);
+    let from = disk.io_index();
+    world.buffers.write_all(&session).unwrap();
+    // Each of three batches writes images, and a mark.
+    assert_eq!(writes(&disk, from), (6, 0));
+    on_the_disk(&disk, 1_000);
+}
+
+#[test]
+fn a_page_that_a_failed_write_tore_is_written_twice_in_the_same_batch() {
+    let disk = promising(1, Accepted::TornAfter(20));
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    assert_eq!((disk.activity().whole_write, disk.activity().whole_torn), (20, 1), "a torn file is not tried again");
+    assert_eq!(world.buffers.dirty_count(), 0);
+    on_the_disk(&disk, 0);
+}
+
+#[test]
+fn pages_longer_than_the_disk_writes_whole_are_written_twice() {
+    let disk = SimDisk::new(1);
+    disk.promise_whole_writes(WholeWrites { bytes: 512..=PAGE_BYTES / 2, accepted: Accepted::All });
+    let (world, session) = dirty_world(&disk);
+    world.buffers.write_all(&session).unwrap();
+    assert_eq!((disk.activity().whole_write, disk.activity().whole_refused), (0, 0));
+    on_the_disk(&disk, 0);
+}
+
+/// Ways in which a disk accepts pages.
+const ACCEPTED: [Option<Accepted>; 4] =
+    [None, Some(Accepted::All), Some(Accepted::First(22)), Some(Accepted::First(PAGES as u64 + 25))];
+
+fn disk_that(seed: u64, accepted: Option<Accepted>) -> SimDisk {
+    accepted.map_or_else(|| SimDisk::new(seed), |accepted| promising(seed, accepted))
+}
+
 #[test]
 fn every_call_that_fails_once_loses_nothing() {
+    ACCEPTED.into_iter().take(3).for_each(every_call_fails_once);
+}
+
+fn every_call_fails_once(accepted: Option<Accepted>) {
     let calls = {
-        let disk = SimDisk::new(6);
+        let disk = disk_that(6, accepted);
         let (world, session) = dirty_world(&disk);
         let before = disk.calls(&Calls::Any);
         world.buffers.write_all(&session).unwrap();
@@ -216,10 +302,14 @@ fn every_call_that_fails_once_loses_nothing() {
     let (mut failed, mut poisoned) = (0, 0);
     for call in 0..calls {
         for fault in [Fault::Eio, Fault::Enospc, Fault::ShortWrite] {
-            let disk = SimDisk::new(7);
+            let disk = disk_that(7, accepted);
             let (world, session) = dirty_world(&disk);
             disk.fail_call(Calls::Any, call, fault, Repeat::Once);
             let first = world.buffers.write_all(&session);
+            if accepted.is_some() {
+                // A short write that met no write yet would strike a later one.
+                disk.clear_faults();
+            }
             get_all(&world, &session, 0);
             if world.buffers.is_failed() || world.log.is_poisoned() {
                 assert!(first.is_err(), "call {call}, {fault:?}");
@@ -276,7 +366,11 @@ fn a_written_batch_makes_room_for_the_same_number_of_pages() {
 
 #[test]
 fn after_a_crash_at_any_call_every_page_is_whole() {
-    let disk = SimDisk::new(9);
+    ACCEPTED.into_iter().for_each(every_crash_leaves_whole_pages);
+}
+
+fn every_crash_leaves_whole_pages(accepted: Option<Accepted>) {
+    let disk = disk_that(9, accepted);
     let (world, session) = dirty_world(&disk);
     world.buffers.write_all(&session).unwrap();
     set_all(&world, &session, 1_000);
@@ -300,7 +394,10 @@ fn after_a_crash_at_any_call_every_page_is_whole() {
             }
         }
     }
-    assert!(mended > 50, "only {mended} pages were torn: the test shows nothing");
+    match accepted {
+        Some(Accepted::All) => assert_eq!(mended, 0, "a page that was written whole was torn"),
+        _ => assert!(mended > 50, "only {mended} pages were torn: the test shows nothing"),
+    }
 }
 
 /// The environment's number that the buffer manager reads from a region without an identity.

@@ -25,11 +25,13 @@ pub enum Catcher {
     LimitedProcess,
     /// Keys put into a range that another process has counted.
     CountedRanges,
+    /// Power cuts after pages were written whole.
+    WholeWrites,
 }
 
 impl Catcher {
     /// All catchers.
-    pub const ALL: [Catcher; 10] = [
+    pub const ALL: [Catcher; 11] = [
         Catcher::Crashes,
         Catcher::FailingCalls,
         Catcher::Damage,
@@ -40,6 +42,7 @@ impl Catcher {
         Catcher::DeadLeader,
         Catcher::LimitedProcess,
         Catcher::CountedRanges,
+        Catcher::WholeWrites,
     ];
 }
 
@@ -65,6 +68,11 @@ pub(super) const CRASHES: &[Planted] = &[
     by_crashes("buffer: pages written home are not synced"),
     by_failing_calls("buffer: the pages of an interrupted batch are not written home"),
     by_crashes("buffer: pages are written home without a double write"),
+    by_crashes("buffer: a page is written once although the disk may tear it"),
+    by_crashes("buffer: a refused page counts as written"),
+    caught_by(Catcher::WholeWrites, "buffer: an older image stays in the double-write file"),
+    caught_by(Catcher::WholeWrites, "buffer: a page that a failed write tore has no image"),
+    by_failing_calls("txn: a page found by redo counts as synced"),
     by_damage("buffer: pages are not checked when they are read"),
     by_crashes("buffer: torn pages are not mended"),
     caught_by(Catcher::StoppedWriter, "buffer: a written page counts as synced"),

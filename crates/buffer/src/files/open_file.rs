@@ -1,10 +1,11 @@
 //! A data file that this process has opened: the place of its pages, and how much of the file has blocks and was
 //! written.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp_io::{File, Identity};
-use rio::{failpoint, Held};
+use libtp_io::{File, Identity, MayBegin};
+use rio::{failpoint, planted, Held};
 
 use super::slot::{FileInfo, FileSlot, LIVE};
 use crate::{Error, PageId, Result};
@@ -21,12 +22,51 @@ pub(crate) struct OpenFile {
     pub(super) identity: Identity,
     pub(super) slot: Held<FileSlot>,
     pub(super) generation: u32,
+    /// Whether the system reports that the disk writes a page of this file whole or not at all.
+    pub(super) is_promised: bool,
+    /// Set for good if the system refuses to write a page of this file whole.
+    pub(super) is_refused: AtomicBool,
 }
 
 impl OpenFile {
     /// Returns whether the slot still belongs to this file.
     pub(super) fn is_current(&self) -> bool {
         self.slot.state.load() == LIVE && self.slot.generation.load() == self.generation
+    }
+
+    /// Returns whether a process may write pages of this file whole, and not through the double-write file. Then pages
+    /// that a restart finds may be unsynced.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.is_promised
+    }
+
+    /// Returns whether this process writes pages of this file whole.
+    pub(crate) fn is_whole(&self) -> bool {
+        // Relaxed: the writer of pages is one thread at a time, and a late answer costs only one more refusal.
+        self.is_promised && !self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Writes pages whole. Returns false if the system refuses one of them, or the disk fails: the caller then writes
+    /// all of them through the double-write file, because a page may be torn. This process then writes pages of this
+    /// file twice for good.
+    pub(crate) fn write_whole(&self, pages: &[(u64, &[u8])], may_begin: &MayBegin<'_>) -> Result<bool> {
+        if planted("buffer: a page is written once although the disk may tear it") {
+            for (offset, page) in pages {
+                self.file.write_at(page, *offset)?;
+            }
+            return Ok(true);
+        }
+        let written = self.file.write_whole(pages, may_begin);
+        if written.is_err() && planted("buffer: a page that a failed write tore has no image") {
+            return Ok(written?);
+        }
+        let is_written = matches!(written, Ok(true));
+        if !is_written {
+            tracing::info!(file = self.info.name, ?written, "a page was not written whole: pages are written twice");
+            // Relaxed: as above.
+            self.is_refused.store(true, Ordering::Relaxed);
+        }
+        Ok(is_written || planted("buffer: a refused page counts as written"))
     }
 
     /// Returns the offset of a page in the file.

@@ -1,5 +1,6 @@
 //! A process opens a registered file under its present name.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
 use libtp_io::{Directory, File, OpenMode};
@@ -44,7 +45,10 @@ impl Files {
             return Err(away("another file was put in its place while the environment was in use"));
         }
         let slot = self.region.hold(self.region.offset_of(slot));
-        let opened = Arc::new(OpenFile { info, file, identity, slot, generation });
+        let is_promised = file.whole_write_bytes().is_some_and(|bytes| bytes.contains(&info.page_bytes))
+            || planted("buffer: a page is written once although the disk may tear it");
+        let is_refused = AtomicBool::new(false);
+        let opened = Arc::new(OpenFile { info, file, identity, slot, generation, is_promised, is_refused });
         // If two threads open the file at once, one descriptor is closed after its last use.
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, opened.clone());
         Ok(opened)

@@ -8,9 +8,10 @@ use libtp_log::FlushedTo;
 use libtp_process::{leaves_roles, Session};
 use rio::{failpoint, planted};
 
-use super::writer::leave_given_up;
+use super::writer::{is_given_up, leave_given_up};
 use super::Fault;
 use crate::batch::Batch;
+use crate::double_write::DoubleWrite;
 use crate::files::OpenFile;
 use crate::page_header::page_lsn;
 use crate::{BufferManager, Error, FileId, Result};
@@ -28,21 +29,22 @@ pub(super) enum Homes {
     Present,
 }
 
-/// The files into which pages were written, and the missing files.
-type Written = (BTreeMap<FileId, Arc<OpenFile>>, BTreeSet<FileId>);
+/// The files into which pages were written, not yet synced.
+pub(super) type Written = BTreeMap<FileId, Arc<OpenFile>>;
 
 impl BufferManager {
-    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file. Returns the missing
-    /// files.
+    /// Writes the pages to their homes. Syncs their files, and the files that `homes` has already. The batch is in the
+    /// double-write file. Returns the missing files.
     pub(super) fn bring_home(
         &self,
         session: &Session,
         flushed: FlushedTo,
         batch: &Batch,
         wanted: Homes,
+        mut homes: Written,
     ) -> std::result::Result<BTreeSet<FileId>, Fault> {
         let _homes = HomeWrites::begin(self);
-        let (homes, mut away) = self.write_homes(session, flushed, batch, wanted)?;
+        let mut away = self.write_homes(session, flushed, batch, wanted, &mut homes)?;
         failpoint("buffer: homes written, not synced");
         for home in homes.values().filter(|_| !planted("buffer: pages written home are not synced")) {
             home.file.sync().map_err(|error| self.sync_fault(error))?;
@@ -57,8 +59,63 @@ impl BufferManager {
         Ok(away)
     }
 
-    /// Writes pages to their homes; no other function writes pages home. `flushed` enforces the write-ahead rule: it
-    /// states the durable end of the log, and only the log can make such a value.
+    /// Writes the pages of those files that the disk writes whole, and takes them out of the batch. `homes` gets the
+    /// files. If the system refuses a page, the pages of its file stay in the batch.
+    ///
+    /// The double-write file is made empty first: it may have an older image of a page.
+    ///
+    /// # Panics
+    /// As [`BufferManager::write_homes`].
+    pub(super) fn write_whole(
+        &self,
+        session: &Session,
+        flushed: FlushedTo,
+        batch: &mut Batch,
+        double: &DoubleWrite,
+        homes: &mut Written,
+    ) -> std::result::Result<(), Fault> {
+        let mut ids: Vec<FileId> = batch.images().iter().map(|image| image.id.file()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|id| self.files.open(*id).is_ok_and(|home| home.is_whole()));
+        for id in ids {
+            assert_logged(flushed, batch);
+            // The error is reported when the file's pages are written home.
+            let Ok(home) = self.files.open_own(session, id) else { continue };
+            leave_given_up(session);
+            self.empty_double(double)?;
+            let _homes = HomeWrites::begin(self);
+            let mut pages = Vec::new();
+            for image in batch.images().iter().filter(|image| image.id.file() == id) {
+                home.note_written(image.id, 1)?;
+                pages.push((home.offset(image.id), batch.page(image)));
+            }
+            let count = pages.len() as u64;
+            let is_written = home.write_whole(&pages, &|| !is_given_up(&self.region))?;
+            leave_given_up(session);
+            if is_written {
+                self.header.whole.fetch_add(count);
+                batch.retain(|page| page.file() != id);
+                homes.insert(id, home);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the double-write file empty on the disk, unless it is. The writer calls this when no batch is open.
+    fn empty_double(&self, double: &DoubleWrite) -> std::result::Result<(), Fault> {
+        if self.header.double_is_empty.load() == 0 && !planted("buffer: an older image stays in the double-write file")
+        {
+            double.empty()?;
+            self.sync_double(double)?;
+            self.header.double_is_empty.publish(1);
+        }
+        Ok(())
+    }
+
+    /// Writes pages to their homes; only this function and [`BufferManager::write_whole`] write pages home. `flushed`
+    /// enforces the write-ahead rule: it states the durable end of the log, and only the log can make such a value.
+    /// `homes` gets the files. Returns the missing files.
     ///
     /// # Panics
     /// If a page's LSN is beyond the durable end of the log: that would violate the rule.
@@ -68,13 +125,9 @@ impl BufferManager {
         flushed: FlushedTo,
         batch: &Batch,
         wanted: Homes,
-    ) -> Result<Written> {
-        for image in batch.images() {
-            let lsn = page_lsn(batch.page(image));
-            let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);
-            assert!(is_covered, "a page is written only after the log of its last change");
-        }
-        let mut homes: BTreeMap<FileId, Arc<OpenFile>> = BTreeMap::new();
+        homes: &mut Written,
+    ) -> Result<BTreeSet<FileId>> {
+        assert_logged(flushed, batch);
         let mut away = BTreeSet::new();
         for run in batch.home_runs() {
             let home = match homes.entry(run.id.file()) {
@@ -96,7 +149,15 @@ impl BufferManager {
             home.note_written(run.id, bytes.len() as u64 / u64::from(home.info.page_bytes))?;
             home.file.write_at(bytes, home.offset(run.id))?;
         }
-        Ok((homes, away))
+        Ok(away)
+    }
+}
+
+fn assert_logged(flushed: FlushedTo, batch: &Batch) {
+    for image in batch.images() {
+        let lsn = page_lsn(batch.page(image));
+        let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);
+        assert!(is_covered, "a page is written only after the log of its last change");
     }
 }
 

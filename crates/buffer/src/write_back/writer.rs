@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use libtp_process::{leaves_roles, Session, SessionId};
-use rio::{failpoint, planted};
+use rio::{failpoint, planted, Region};
 
 use crate::frame::FrameSlot;
 use crate::BufferManager;
@@ -18,9 +18,16 @@ const WRITES_IN_BROKEN: &str = "buffer: a session writes pages in a broken regio
 /// a running write, but only for a limited time. A sync may take longer, and the writes after it would then write pages
 /// of the old region (PROTOCOLS D13).
 pub(super) fn leave_given_up(session: &Session) {
-    if !planted(WRITES_IN_BROKEN) && !planted("buffer: after a long sync, a writer continues in a broken region") {
+    if is_given_up(session.region()) {
         session.leave_if_broken();
     }
+}
+
+/// Returns whether the region was discarded. Called before each page that is written whole, by several threads.
+pub(super) fn is_given_up(region: &Region) -> bool {
+    region.is_broken()
+        && !planted(WRITES_IN_BROKEN)
+        && !planted("buffer: after a long sync, a writer continues in a broken region")
 }
 
 /// The writer's role, which is released when this value is dropped.

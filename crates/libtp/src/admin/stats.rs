@@ -69,6 +69,9 @@ pub struct Stats {
     pub latches_max_ms: f64,
     /// Dirty pages in memory.
     pub pages_dirty: usize,
+    /// Pages that were written once, because the disk writes them whole or not at all. All other written pages were
+    /// written twice.
+    pub pages_written_whole: u64,
     /// The buffer pools.
     pub pools: Vec<Pool>,
     /// The databases.
@@ -158,6 +161,7 @@ fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
         transactions: managers.transactions().len(),
         sessions: managers.processes.sessions().len(),
         pages_dirty: buffers.dirty_count(),
+        pages_written_whole: buffers.whole_count(),
         pools: buffers
             .stats()
             .into_iter()

@@ -106,6 +106,13 @@ pub(super) fn redo_on_page<'b>(
     // A redo may rebuild its page. No other session is here, so the undo log may grow under the latch.
     session.ensure_undo(2 * page.len() as u64 + 4096)?;
     let mut redone = 0;
+    let mut changes = changes.into_iter().peekable();
+    if let Some(first) = changes.peek() {
+        // The page may have the change and be unsynced: then the log is needed until the page is written again.
+        if managers.buffers.may_be_unsynced(id.file()) && !planted("txn: a page found by redo counts as synced") {
+            page.mark_dirty_with(|| first.lsn);
+        }
+    }
     for change in changes {
         redone += u64::from(redo_change(session, &mut page, &change)?);
     }
