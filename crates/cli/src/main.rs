@@ -80,6 +80,7 @@ mod top_sample;
 mod verb_groups;
 mod wait_graph;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -269,12 +270,15 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
         error.exit();
     }
+    // Clap writes the message itself, in colours if the terminal has them. A closed standard error is no other failure.
+    let _ = write!(std::io::stderr(), "tp: ");
+    let _ = error.print();
     let text = error.render().to_string();
-    let text = text.trim_end();
-    let failure = failure::Failure::Usage(text.strip_prefix("error: ").unwrap_or(text).to_string());
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     let is_json = |word: std::ffi::OsString| word == "--json" || word == "-j";
-    Output::new(std::env::args_os().skip(1).any(is_json)).failed(&failure);
-    failure.exit_code()
+    let mut output = Output::new(std::env::args_os().skip(1).any(is_json));
+    let _ = output.object(&serde_json::json!({ "error": text })).and_then(|()| output.finish());
+    ExitCode::from(2)
 }
 
 fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
