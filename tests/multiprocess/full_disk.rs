@@ -155,26 +155,32 @@ fn fill_completely(house: &House) -> u64 {
 #[test]
 fn a_drop_succeeds_on_the_full_disk_and_frees_room() {
     alone("full_disk::a_drop_succeeds_on_the_full_disk_and_frees_room", || {
-        for bytes in [15 << 20, 18 << 20] {
-            let house = House::new(bytes);
-            house.env.btree("other").unwrap();
-            let count = fill_completely(&house);
-            for name in ["other", "table"] {
-                let dropped = house.env.run(|txn| txn.drop_database(name));
-                dropped.unwrap_or_else(|error| panic!("{bytes}: drop {name}: {error}; {}", house.files()));
-            }
-            assert_eq!(house.env.databases().unwrap(), [""; 0]);
-            // The pages of the dropped database are free.
-            let House { disk, _memory, env, table } = house;
-            drop(table);
-            let table = env.btree("table").unwrap();
-            let house = House { disk, _memory, env, table };
-            for number in 0..count / 2 {
-                let put = house.put(number);
-                put.unwrap_or_else(|error| panic!("{bytes}: put {number} of {count}: {error}; {}", house.files()));
-            }
-            assert!(house.env.verify("table").unwrap().findings.is_empty());
+        let bytes = 15 << 20;
+        let house = House::new(bytes);
+        let (kept, _) = (house.env.btree("kept").unwrap(), house.env.btree("other").unwrap());
+        // While this transaction runs, no checkpoint frees log.
+        let old = house.env.begin().unwrap();
+        kept.put(&old, b"old", b"old").unwrap();
+        let count = fill_completely(&house);
+        let drop_now = |name: &str| {
+            let dropped = house.env.run(|txn| txn.drop_database(name));
+            dropped.unwrap_or_else(|error| panic!("{bytes}: drop {name}: {error}; {}", house.files()));
+        };
+        drop_now("other");
+        old.abort().unwrap();
+        drop_now("table");
+        assert_eq!(house.env.databases().unwrap(), ["kept"]);
+        drop(kept);
+        // The blocks of the dropped database are free; the segments of the log have become larger.
+        let House { disk, _memory, env, table } = house;
+        drop(table);
+        let table = env.btree("table").unwrap();
+        let house = House { disk, _memory, env, table };
+        for number in 0..count / 8 {
+            let put = house.put(number);
+            put.unwrap_or_else(|error| panic!("{bytes}: put {number} of {count}: {error}; {}", house.files()));
         }
+        assert!(house.env.verify("table").unwrap().findings.is_empty());
     });
 }
 
@@ -183,8 +189,17 @@ fn checkpoints_and_the_archiving_of_the_log_succeed_on_the_full_disk() {
     alone("full_disk::checkpoints_and_the_archiving_of_the_log_succeed_on_the_full_disk", || {
         let keep = Settings { keep_log: Some(Bytes::mib(64)), ..Settings::default() };
         let house = House::with(18 << 20, keep);
+        let kept = house.env.btree("kept").unwrap();
+        let old = house.env.begin().unwrap();
+        kept.put(&old, b"old", b"old").unwrap();
         let count = fill_completely(&house);
-        house.env.checkpoint().unwrap_or_else(|error| panic!("a checkpoint: {error}; {}", house.files()));
+        let checkpoint = || {
+            house.env.checkpoint().unwrap_or_else(|error| panic!("a checkpoint: {error}; {}", house.files()));
+        };
+        // The first checkpoint frees no log, because the old transaction needs it.
+        checkpoint();
+        old.abort().unwrap();
+        checkpoint();
         // The archive is on another disk.
         let archive = tempfile::tempdir_in("/dev/shm").unwrap();
         let copied = house.env.archive_log(archive.path()).unwrap();
