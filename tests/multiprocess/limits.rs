@@ -98,7 +98,7 @@ fn a_value_for_which_a_process_has_no_memory_is_an_error_and_the_process_continu
         let is_refused = call.contains("the memory of this process is full") && call.contains("ulimit -v");
         assert!(is_refused && call.contains("nothing was changed"), "{call}");
     }
-    assert_eq!(tried.split(" | ").count(), 7, "{tried}");
+    assert_eq!(tried.split(" | ").count(), 6, "{tried}");
     assert_eq!(one.ask("get key"), "value");
     limit_address_space(&one, None);
     let tried = one.ask("copies long");
