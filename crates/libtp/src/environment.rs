@@ -356,7 +356,8 @@ impl Env {
     /// Writes everything committed so far to disk.
     ///
     /// # Errors
-    /// `Failed` when writing to disk failed.
+    /// `Failed` when writing to disk failed. `Io` when the process that writes the log is stopped, and this handle has a
+    /// lock timeout or the program cancels its waits ([`Durability::Sync`](crate::Durability::Sync)).
     pub fn flush(&self) -> Result<()> {
         self.0.with_session(|managers, txn| {
             managers.log.force(txn.session(), managers.log.tail().minus(8))?;
