@@ -217,7 +217,6 @@ fn a_command_line_that_is_wrong_is_answered_with_a_sentence() {
 #[test]
 fn settings_that_cannot_take_effect_are_refused() {
     for (line, words) in [
-        ("region_directory = \"/nonexistent\"", ["region_directory is /nonexistent", "mount its filesystem"]),
         ("memory = \"1KiB\"", ["memory is 1024", "nothing was changed"]),
         ("wait_threshold_percent = 200", ["wait_threshold_percent is 200", "nothing was changed"]),
         ("keep_log = -1", ["libtp.toml, line 1 (`keep_log = -1`)", "nothing was changed"]),

@@ -28,20 +28,6 @@ use crate::{Durability, Error, Result};
 
 /// As [`Opening::check_new`], for an environment that may have no control file yet.
 pub(crate) fn check_new(platform: &Platform, settings: &Settings, identity: &Identity) -> Result<()> {
-    check_region_directory(settings)?;
-    check_durability(platform, settings, identity)
-}
-
-/// Refuses a directory of shared memory that does not exist: the region would be made in the environment's directory,
-/// and processes that see the named directory later would not find it.
-fn check_region_directory(settings: &Settings) -> Result<()> {
-    let Some(named) = settings.region_directory.as_ref().filter(|named| !named.is_dir()) else { return Ok(()) };
-    Err(Error::Settings {
-        what: format!("region_directory is {}, which is no directory; no data were changed. Make the directory or mount its filesystem, or correct region_directory in libtp.toml or in the program", named.display()),
-    })
-}
-
-fn check_durability(platform: &Platform, settings: &Settings, identity: &Identity) -> Result<()> {
     let is_late = planted("libtp: a process without lasting memory is refused too late");
     if settings.durability != Some(Durability::Rio) || is_late {
         return Ok(());
@@ -118,13 +104,9 @@ impl Opening<'_> {
     /// Called before anything is changed.
     ///
     /// # Errors
-    /// `NotLasting`; `Settings` if the directory of the region does not exist.
+    /// `NotLasting`.
     pub(crate) fn check_new(&self, identity: &Identity) -> Result<()> {
-        // The user has decided to open the environment without the memory.
-        if self.keep.is_none() {
-            check_region_directory(self.settings)?;
-        }
-        check_durability(self.platform, self.settings, identity)
+        check_new(self.platform, self.settings, identity)
     }
 
     /// Notes that the former memory is gone, and which commits may be lost with it.

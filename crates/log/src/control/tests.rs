@@ -184,7 +184,7 @@ fn each_slot_keeps_its_own_list_of_incarnations_that_do_not_fit_in_it() {
             flip(&file, (3 - block) * BLOCK_BYTES + 40);
             let error = file.read().unwrap_err().to_string();
             assert!(
-                error.contains("its list of earlier restarts is damaged") && error.contains("restore it"),
+                error.contains("its list of earlier restarts is damaged") && error.contains("`tp restore`"),
                 "{error}"
             );
             flip(&file, further_block_at(block, 0) + 5);
