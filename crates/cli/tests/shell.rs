@@ -44,7 +44,7 @@ fn a_command_that_fails_ends_the_shell_with_a_line_number_and_aborts_the_transac
     let env = tempdir().unwrap();
     let script = b"put stock apples 3\nbegin\nput stock apples 4\nfetch stock apples\nput stock apples 5\ncommit\n";
     let message = tp_reading("shell", env.path(), &[], script);
-    assert!(message.refused(1).contains("line 4: `fetch` with 2 words"), "{}", message.err);
+    assert!(message.refused(1).contains("line 4: `fetch` is not a command"), "{}", message.err);
     assert_eq!(tp("get", env.path(), &["stock", "apples"]).text(), "3\n");
     for (script, why) in [
         (&b"commit\n"[..], "no transaction has begun"),
