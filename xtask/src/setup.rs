@@ -21,6 +21,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("libncurses-dev", "for nvi, which is built over db.h"),
     ("python3", "for its module sqlite3, which loads SQLite on libtp"),
     ("binutils", "lists the names that a library exports"),
+    ("tcl-dev", "runs SQLite's own test scripts"),
 ];
 
 /// Packages of the warm-reboot lab.

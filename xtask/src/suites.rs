@@ -221,6 +221,14 @@ pub const SUITES: &[Suite] = &[
         soak_env: &[("LIBTP_TEST_STORES", "0"), ("LIBTP_TEST_REPAIRERS", "0")],
     },
     Suite {
+        name: "tcl", package: "libtp-sqlite", target: "tcl", only: "", build: Build::ForUsers,
+        doubt: "Do environments pass the test cases of SQLite that files pass?",
+        catches: "a test case of SQLite's own scripts that fails on an environment and is not in the list of exceptions, or passes and is in the list",
+        test_env: &[("LIBTP_TEST_SCRIPTS", "few")],
+        deep_env: &[("LIBTP_TEST_SCRIPTS", "few")],
+        soak_env: &[("LIBTP_TEST_SCRIPTS", "all")],
+    },
+    Suite {
         name: "vista", package: TESTS, target: "vista", only: "", build: Build::ForTests,
         doubt: "Is recoverable memory consistent after a kill between any two stores?",
         catches: "a torn or lost transaction at kills, single steps and wild stores; planted bugs of vista",

@@ -68,6 +68,9 @@ fn build() -> Result<(), String> {
     write(&varied_path, &varied)?;
     write(&exports, EXPORTS)?;
     compile(&varied_path, &source, &here);
+    // The tests compile both amalgamations with the same options.
+    println!("cargo::rustc-env=TPSQL_SOURCE={}", source.display());
+    println!("cargo::rustc-env=TPSQL_OPTIONS={}", OPTIONS.join(" "));
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libsqlite3.so.0");
     // The library calls its own functions, even if another SQLite is linked into the program.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic");
