@@ -4,6 +4,8 @@
 if {[info exists ::env(TP_CASES)] && [info commands tp_do_test] eq ""} {
   set ::tp_cases [open $::env(TP_CASES) a]
   fconfigure $::tp_cases -buffering line -translation lf
+  # An environment behaves as a file in WAL mode does. So the scripts expect the results of this mode.
+  if {![info exists ::G(perm:name)]} { set ::G(perm:name) wal }
   rename do_test tp_do_test
   proc do_test {name cmd expected} {
     fix_testname name
@@ -16,6 +18,8 @@ if {[info exists ::env(TP_CASES)] && [info commands tp_do_test] eq ""} {
       puts_original $::tp_cases "fail\t[tp_line $name]\t[tp_line $::tp_text]"
     }
   }
+  # An environment is a directory, which only a forced deletion removes with its files.
+  proc delete_file {args} { do_delete_file true {*}$args }
   proc tp_line {text} {
     return [string range [string map {\n " " \r " " \t " "} $text] 0 600]
   }

@@ -30,20 +30,8 @@ use script::{Exception, Outcome};
 
 /// The scripts of a short run: statements of each kind, in a few seconds.
 const FEW: [&str; 14] = [
-    "select1",
-    "select3",
-    "insert2",
-    "insert4",
-    "update2",
-    "delete2",
-    "trans3",
-    "savepoint2",
-    "trigger4",
-    "join2",
-    "upsert1",
-    "without_rowid4",
-    "alter3",
-    "changes",
+    "select1", "select6", "select7", "insert2", "insert3", "insert4", "insert5", "update2", "delete2", "fkey1",
+    "fkey3", "trans3", "trigger3", "trigger5",
 ];
 
 /// The test cases of all scripts of a run.
