@@ -225,8 +225,8 @@ pub const SUITES: &[Suite] = &[
         doubt: "Do environments pass the test cases of SQLite that files pass?",
         catches: "a test case of SQLite's own scripts that fails on an environment and is not in the list of exceptions, or passes and is in the list",
         test_env: &[("LIBTP_TEST_SCRIPTS", "few")],
-        deep_env: &[("LIBTP_TEST_SCRIPTS", "few")],
-        soak_env: &[("LIBTP_TEST_SCRIPTS", "all")],
+        deep_env: &[("LIBTP_TEST_SCRIPTS", "listed")],
+        soak_env: &[("LIBTP_TEST_SCRIPTS", "listed")],
     },
     Suite {
         name: "vista", package: TESTS, target: "vista", only: "", build: Build::ForTests,

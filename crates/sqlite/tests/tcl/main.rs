@@ -8,8 +8,9 @@
 //! (`exceptions.rs`). The test fails if a case that is not in the list fails, and if no case fails that an item of the
 //! list names.
 //!
-//! `LIBTP_TEST_SCRIPTS` is `few` (default), `all`, or names of scripts with commas between them. If the source cannot
-//! be fetched, the test is skipped with a conspicuous message, in CI, too: a mirror may have no sources.
+//! `LIBTP_TEST_SCRIPTS` is `few` (default), `listed` (the scripts of `scripts.txt`, whose exceptions are listed), `all`,
+//! or names of scripts with commas between them. If the source cannot be fetched, the test is skipped with a conspicuous
+//! message, in CI, too: a mirror may have no sources.
 #![allow(clippy::unwrap_used)] // The whole program is a test.
 
 mod exceptions;
@@ -34,6 +35,9 @@ const FEW: [&str; 14] = [
     "fkey3", "trans3", "trigger3", "trigger5",
 ];
 
+/// The names of the scripts whose exceptions are listed, with white space between them.
+const LISTED: &str = include_str!("scripts.txt");
+
 /// The test cases of all scripts of a run.
 #[derive(Default)]
 struct Sum {
@@ -47,6 +51,7 @@ fn skipped(what: &str) {
     // `eprintln!` would be captured, and not shown for a test that passes. So the message is written to the descriptor.
     let message = format!("\n!!! SKIPPED: SQLite's test scripts were not run: {what} !!!\n");
     let _ = std::io::stderr().write_all(message.as_bytes());
+    println!("figures: SKIPPED: {what}");
 }
 
 #[test]
@@ -81,6 +86,7 @@ fn chosen(source: &Path, exceptions: &Exceptions) -> Vec<PathBuf> {
         let name = script::name(path);
         match size.as_str() {
             "few" => FEW.contains(&name.as_str()),
+            "listed" => LISTED.split_whitespace().any(|listed| listed == name),
             "all" => !exceptions.leaves_out(&name),
             names => names.split(',').any(|chosen| chosen == name),
         }

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::{Fixture, Kind};
 
-/// A script that runs longer is stopped. Its later cases count as failed.
-const LIMIT: Duration = Duration::from_secs(300);
+/// A script that uses more processor time, in seconds, is stopped. Its later cases count as failed.
+const PROCESSOR_LIMIT: u32 = 200;
+/// A script that takes longer is stopped, too: it may wait for a lock for ever.
+const LIMIT: Duration = Duration::from_secs(1800);
 /// The names of databases that are environments, in the script's directory.
 const DATABASES: [&str; 2] = ["*.db", "*.db[0-9]"];
 
@@ -72,7 +74,8 @@ pub fn run(fixture: &Fixture, script: &Path) -> Outcome {
     let folder = tempfile::Builder::new().prefix("libtp-tcl-").tempdir_in(place).unwrap();
     let cases = folder.path().join("cases");
     let output = fs::File::create(folder.path().join("output")).unwrap();
-    let mut command = Command::new(&fixture.program);
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -t {PROCESSOR_LIMIT}; exec \"$0\" \"$1\"")).arg(&fixture.program);
     command.arg(script).current_dir(folder.path()).env("TP_CASES", &cases).env("LC_ALL", "C.UTF-8");
     command.env_remove("LIBTP_SQLITE");
     if fixture.kind == Kind::Environments {

@@ -34,6 +34,7 @@ pub fn is_installed(program: &str) -> bool {
 pub fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     let kept = folder.join(KEPT);
     if kept.join("test/tester.tcl").exists() {
+        add_hook(&kept)?;
         return Ok(kept);
     }
     let unpacked = folder.join("unpacked");
@@ -61,10 +62,13 @@ pub fn scripts(source: &Path) -> Vec<PathBuf> {
     scripts
 }
 
-/// Appends `hook.tcl` to the file that all scripts read first.
+/// Appends `hook.tcl` to the file that all scripts read first. A kept source may have an older `hook.tcl` there.
 fn add_hook(source: &Path) -> Result<(), Missing> {
-    let path = source.join("test/tester.tcl");
-    let tester = fs::read(&path).map_err(|error| Missing::Broken(format!("{}: {error}", path.display())))?;
+    let (path, original) = (source.join("test/tester.tcl"), source.join("test/tester.orig"));
+    if !original.exists() {
+        fs::copy(&path, &original).map_err(|error| Missing::Broken(format!("{}: {error}", path.display())))?;
+    }
+    let tester = fs::read(&original).map_err(|error| Missing::Broken(format!("{}: {error}", original.display())))?;
     fs::write(&path, [&tester[..], include_bytes!("hook.tcl")].concat()).unwrap();
     Ok(())
 }
@@ -189,10 +193,10 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_package_list_is_changed_to_sources() {
-    let part = "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm bookworm-updates\nComponents: main";
-    let changed = "Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: sid\nComponents: main";
+    let part = "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\nComponents: main";
+    let changed = "Types: deb-src\nURIs: http://mirror.example/debian\nSuites: sid\nComponents: main";
     assert_eq!(part_of_sources(part), changed);
-    assert!(part.lines().any(is_of_debian) && !is_of_debian("URIs: http://deb.debian.org/debian-security"));
+    assert!(part.lines().any(is_of_debian) && !is_of_debian("URIs: http://mirror.example/debian-security"));
     let line = "deb [trusted=yes] http://mirror/debian/ bookworm main contrib";
     assert_eq!(line_of_sources(line).unwrap(), "deb-src [trusted=yes] http://mirror/debian/ sid main");
     assert_eq!(line_of_sources("deb http://mirror/other stable main"), None);
