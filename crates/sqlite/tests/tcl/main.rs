@@ -96,7 +96,7 @@ fn chosen(source: &Path, exceptions: &Exceptions) -> Vec<PathBuf> {
     chosen
 }
 
-/// Runs all scripts with both programs. Returns the sum, and a text with everything that `exceptions` does not explain.
+/// Runs all scripts with both programs. Returns the sum, and a text with all failures that `exceptions` does not explain.
 fn compared(scripts: &[PathBuf], fixtures: &[Fixture; 2], exceptions: &Exceptions) -> (Sum, String) {
     let (next, ended) = (AtomicUsize::new(0), Mutex::new((Sum::default(), String::new())));
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -114,7 +114,7 @@ fn compared(scripts: &[PathBuf], fixtures: &[Fixture; 2], exceptions: &Exception
     ended.into_inner().unwrap()
 }
 
-/// Adds the outcome of a script to the sum, and writes what is not explained.
+/// Adds the outcome of a script to the sum, and writes the failures that the list does not explain.
 fn judge(name: &str, (stock, ours): (&Outcome, &Outcome), exceptions: &Exceptions, into: (&mut Sum, &mut String)) {
     let (sum, faults) = into;
     let found: Vec<Exception> = script::compare(stock, ours);
