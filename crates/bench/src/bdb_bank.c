@@ -99,7 +99,7 @@ int bank_close(struct bank *bank)
 	return first;
 }
 
-/* Opens the bank in `home`. With `recover`, makes or recovers its environment; otherwise another process has it open. */
+/* Opens the bank in `home`. With `recover`, makes or recovers its environment. Without, another process must have it open. */
 int bank_open(const char *home, int recover, int sync, uint64_t cache_bytes, struct bank **out)
 {
 	struct bdb_settings settings = { cache_bytes, LOCKS, sync, recover };

@@ -1,8 +1,9 @@
 //! `tp_segment`: recoverable memory that transactions join, in addition to their records.
 //!
-//! C has the address of the memory, and stores to it directly between its declarations and the transaction's end. Every
-//! call of the library joins the segment again, and drops the joined segment before it returns. (A repeated join only
-//! finds the segment in the transaction's list.) So no Rust reference to the memory exists while C stores to it.
+//! C has the address of the memory. After C has declared a range, it stores to the range directly until the transaction
+//! ends. Every call of the library joins the segment again, and drops the joined segment before it returns. (A repeated
+//! join only finds the segment in the transaction's list.) So no Rust reference to the memory exists while C stores to
+//! it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};

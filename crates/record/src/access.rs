@@ -1,7 +1,7 @@
 //! Method dispatch: the calls on records by key, each for a B-tree and for a hash file.
 //!
-//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. This file chooses the code of a call on one record
-//! by the database's method. The method also decides which first pages a new file gets (`open.rs`), how several keys are
+//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. The database's method
+//! decides which code a call on one record runs; this file makes that choice. The method also decides which first pages a new file gets (`open.rs`), how several keys are
 //! read at once (`many.rs`), and which walk a cursor of `libtp` gets. An access method only refuses files of another
 //! method ([`Access::check_btree`] and similar checks).
 
@@ -211,7 +211,7 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// Checks the whole structure of a database: every statement of a page about another page.
+/// Checks the whole structure of a database: everything that a page states about another page, such as links.
 ///
 /// # Errors
 /// A page cannot be read for a reason other than damage. Damage is a finding in the result, not an error.

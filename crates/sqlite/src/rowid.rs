@@ -122,7 +122,7 @@ impl Numbers {
         self.unused == Some((root, rowid)) && self.own.contains_key(&root)
     }
 
-    /// Notes that the count of a table was wrong: the next number is the number after the highest row's, and the next
+    /// Notes that the count of a table was wrong: the next number is the highest row's number plus one, and the next
     /// commit stores a correct count.
     pub(crate) fn distrust(&mut self, root: u32) {
         self.own.insert(root, OwnCount { last: None, stored: None });
@@ -212,8 +212,8 @@ impl Numbers {
         self.marked
     }
 
-    /// Lowers the counts by the numbers that were taken since a mark. If another transaction has taken a later number,
-    /// the numbers stay unused.
+    /// Lowers each count to its value at a mark, so that the numbers taken since then are given again. If another
+    /// transaction has taken a later number, the numbers stay unused.
     pub(crate) fn give_back(&mut self, home: &Home, mark: usize, wait: Duration) {
         let mut rows: HashMap<u32, Given> = HashMap::new();
         for given in self.given.drain(mark.min(self.given.len())..).rev() {

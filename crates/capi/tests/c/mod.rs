@@ -97,7 +97,7 @@ fn linked(mut command: Command, workshop: &Path, link: Link, program: PathBuf) -
     program
 }
 
-/// Runs programs that were compiled together in one process, under valgrind if it is installed. valgrind must find no
+/// Runs, in one process, programs that were compiled together; under valgrind if it is installed. valgrind must find no
 /// error. Returns the output of each program.
 pub fn say_together_under_valgrind(program: &Path, arguments: &[Vec<String>]) -> Vec<String> {
     let all = arguments.join(&"--".to_owned());

@@ -135,7 +135,7 @@ impl<'t> Cursor<'t> {
         if let Place::HashLocking(..) | Place::HashSnapshot(..) = self.place {
             return self.another();
         }
-        // This place needs no search in the tree. If the region was given up, the next step fails.
+        // A cursor that loses its place searches no tree. If the region was given up, the next step reports it.
         let _ = self.return_to(None);
         self
     }
@@ -257,7 +257,7 @@ impl<'t> Cursor<'t> {
     fn advance(&mut self) -> Result<bool> {
         match &mut self.place {
             // Pairs that a snapshot's cursor has copied need no guard, because they were right when the cursor copied
-            // them. The copied end of the pairs needs no guard either.
+            // them. If the cursor has also noted that no pair follows the copied pairs, that answer needs no guard.
             Place::Snapshot(at, snapshot) => match at.step() {
                 Some(is_there) => Ok(is_there),
                 None => snapshot.guarded(|| Ok(at.move_next()?)),

@@ -1,4 +1,4 @@
-//! The log records of pages with contents of the program.
+//! The log records of pages whose contents the program defines.
 //!
 //! Paper: LIBTP 3.2.1 and 4.4: "all log records are referenced by a header structure, a log record type, and a
 //! character buffer"; before and after images. Departure: all these log records have the same record type of
