@@ -19,7 +19,7 @@ fn is_too_old<T: std::fmt::Debug>(read: Result<T, Error>) -> bool {
 }
 
 #[test]
-fn s1_a_snapshot_waits_for_sync_commits_that_are_not_on_disk_and_not_for_answered_commits() {
+fn s1_a_snapshot_waits_for_unanswered_sync_commits_but_for_no_answered_commits() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let (txn, other) = (world.join(), world.join());

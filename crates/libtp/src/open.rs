@@ -1,7 +1,7 @@
 //! Opening an environment: the directory, its shared memory, and the restart from the log.
 //!
-//! The lowest floor above `ground`. Here a process gets the managers of a region, and its attachment lock among the
-//! attached processes.
+//! The lowest floor above `ground`. Here a process gets the managers of a region, and the attachment lock that shows
+//! other processes that it is attached.
 
 pub(crate) mod attach;
 pub(crate) mod builder;

@@ -1,9 +1,9 @@
 //! Method dispatch: the calls on records by key, each for a B-tree and for a hash file.
 //!
-//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. The database's method
-//! decides which code a call on one record runs; this file makes that choice. The method also decides which first pages a new file gets (`open.rs`), how several keys are
-//! read at once (`many.rs`), and which walk a cursor of `libtp` gets. An access method only refuses files of another
-//! method ([`Access::check_btree`] and similar checks).
+//! Paper: LIBTP 4.4: db(3) has one interface for its access methods. The database's method decides which code a call on
+//! one record runs; this file makes that choice. The method also decides which first pages a new file gets (`open.rs`),
+//! how several keys are read at once (`many.rs`), and which walk a cursor of `libtp` gets. An access method only refuses
+//! files of another method ([`Access::check_btree`] and similar checks).
 
 use crate::btree::get::LeafPlace;
 use libtp_buffer::ExclusivePage;

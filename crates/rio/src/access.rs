@@ -123,7 +123,10 @@ impl Access {
             return not_ours("it is a link, a directory, a pipe or a device, and not a file".into());
         }
         if !self.may_write(file) {
-            return not_ours(format!("its owner, user {}, may not write the directory that it is for", file.uid()));
+            return not_ours(format!(
+                "its owner, user {}, may not write the directory to which this region belongs",
+                file.uid()
+            ));
         }
         // If the file has another group than the directory, the directory's mode gives that group no rights.
         let of_group = if file.gid() == self.group { self.mode } else { self.mode & !GROUP };

@@ -1,4 +1,4 @@
-//! SQLite, with its B-tree layer on libtp: SQL that many processes write at once.
+//! SQLite, with its B-tree layer on libtp: SQL databases that many processes can write at the same time.
 //!
 //! The library is SQLite with a second implementation of the functions of its `btree.h`. For a database that is a file,
 //! SQLite's own functions run. For a database that is an environment

@@ -1,6 +1,7 @@
 //! Work without a library, for comparison: loads from memory of the same size, reads of pages from a file of the same
-//! length, writes of pages twice, copies of values. If the time of this work rises from one size to the next, the
-//! machine is the cause. The difference between an operation's time and these times is the library's cost.
+//! length, double writes of pages (in a batch, then in place), copies of values. If the time of this work rises from one
+//! size to the next, the machine is the cause. The difference between an operation's time and these times is the
+//! library's cost.
 
 use std::fs::File;
 use std::io::Read as _;

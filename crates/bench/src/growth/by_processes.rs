@@ -91,7 +91,7 @@ impl By<'_> {
 fn step(series: &str, from: &By<'_>, to: &By<'_>, best: &By<'_>, processors: usize) -> Bend {
     let is_cliff = to.is_far_above(best) && (!from.is_far_above(best) || to.is_far_above(from));
     let text = format!(
-        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times as long, and {} times as long as with the fastest smaller number of processes{}",
+        "{series}, {} to {} processes on {processors} processors: {} to {} ns, {} times as long as before this step, and {} times as long as the shortest time with fewer processes{}",
         spelled(from.processes),
         spelled(to.processes),
         spelled(from.ns),

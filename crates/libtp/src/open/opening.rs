@@ -79,8 +79,9 @@ pub(crate) struct Opening<'o> {
     pub(crate) keep: Option<Keep>,
     /// Whether to create a missing environment.
     pub(super) create: Create<'o>,
-    /// The managers of the broken region that this handle replaces; `None` for a first opening. This process was
-    /// attached, so it sees the place of the region: a region that it does not find does not exist.
+    /// The managers of the broken region that this handle replaces; `None` for a first opening. If it is
+    /// `Some`, this process was attached before, so it can read the directory of the region's file: if it finds no file
+    /// there, no region exists.
     pub(crate) left: Option<&'o Managers>,
     pub(super) started: Instant,
     /// The size up to which a new region may grow.

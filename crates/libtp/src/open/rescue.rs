@@ -42,7 +42,7 @@ impl Opening<'_> {
         is_current: bool,
         rescue: impl FnOnce() -> libtp_log::Result<Option<Rescued>>,
     ) -> Result<Option<Taken>> {
-        // The restart that follows makes a region, and this call changes the log files.
+        // There must be memory for the region that the following restart makes: from here on the log files are changed.
         self.check_memory(&self.identity(file, control)?)?;
         let keep = self.keep.filter(|_| !planted("libtp: the choice between memory and files is ignored"));
         let rescued = match (read(rescue).unwrap_or(Ok(None)), keep) {

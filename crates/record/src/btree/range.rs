@@ -26,8 +26,8 @@ use crate::Result;
 
 /// The largest number of passes over the leaves of a range. Each pass has far fewer leaves than the pass before.
 const PASSES_MAX: usize = 8;
-/// The number of leaves that are examined on each side of an emptied leaf. If the number were one, the number of empty
-/// leaves that could not be unlinked would never fall.
+/// The number of leaves that are examined on each side of an emptied leaf. With only one, the empty leaves
+/// that could not be unlinked would never become fewer.
 const AROUND_MAX: usize = 32;
 /// The number of failed leaves after which the session stops: a snapshot may need their records.
 const FAILED_MAX: usize = 4;
