@@ -95,7 +95,8 @@ fn a_value_for_which_a_process_has_no_memory_is_an_error_and_the_process_continu
     limit_address_space(&one, Some(24 << 20));
     let tried = one.ask("copies long");
     for call in tried.split(" | ") {
-        let is_refused = call.contains("the memory of this process is full") && call.contains("ulimit -v");
+        let is_refused =
+            call.contains("this process has no memory for a copy of 41943040 bytes") && call.contains("ulimit -v");
         assert!(is_refused && call.contains("nothing was changed"), "{call}");
     }
     assert_eq!(tried.split(" | ").count(), 6, "{tried}");

@@ -39,7 +39,9 @@ pub fn copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
 #[cold]
 pub fn make_room(to: &mut Vec<u8>, bytes: usize) -> Result<()> {
     match to.try_reserve(bytes) {
-        Err(_) if !planted("record: a copy for which memory is missing aborts") => Err(Error::NoMemory { bytes }),
+        Err(_) if !planted("record: a copy for which memory is missing aborts") => {
+            Err(Error::NoMemory { bytes: to.len().saturating_add(bytes) })
+        }
         _ => Ok(()),
     }
 }

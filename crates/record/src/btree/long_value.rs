@@ -41,7 +41,7 @@ pub(crate) fn read(pages: &Pages<'_>, chain: ChainRef) -> Result<Vec<u8>> {
             (Some(header), Some(piece)) if !piece.is_empty() => (header, piece),
             _ => return Err(pages.corrupt(number, "it is not a part of the long value that leads to it")),
         };
-        append_copy(&mut value, piece)?;
+        append_copy(&mut value, piece).map_err(|_| Error::NoMemory { bytes: total })?;
         if value.len() > total {
             return Err(pages.corrupt(number, "its long value is longer than it should be"));
         }
