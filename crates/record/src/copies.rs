@@ -3,12 +3,29 @@
 
 use rio::planted;
 
-use crate::{Error, Result};
+use crate::Error;
+
+/// There is no memory for this number of bytes. A hot path returns this in place of [`Error`], because it is as small as a
+/// vector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom(pub usize);
+
+impl From<NoRoom> for Error {
+    #[cold]
+    fn from(NoRoom(bytes): NoRoom) -> Error {
+        Error::NoMemory { bytes }
+    }
+}
+
+type Result<T> = std::result::Result<T, NoRoom>;
+
+/// A copy of at most this number of bytes is made as any small object is.
+const SHORT_BYTES: usize = 4096;
 
 /// Appends a copy of `bytes` to `to`.
 ///
 /// # Errors
-/// `NoMemory`; `to` is then unchanged.
+/// `NoRoom`; `to` is then unchanged.
 #[inline]
 pub fn append_copy(to: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     if to.capacity() - to.len() < bytes.len() {
@@ -21,26 +38,31 @@ pub fn append_copy(to: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
 /// Returns a copy of `bytes`.
 ///
 /// # Errors
-/// `NoMemory`.
+/// `NoRoom`.
 #[inline]
 pub fn copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut copy = Vec::new();
-    if copy.try_reserve_exact(bytes.len()).is_err() && !planted("record: a copy for which memory is missing aborts") {
-        return Err(Error::NoMemory { bytes: bytes.len() });
+    match bytes.len() {
+        0..=SHORT_BYTES => Ok(bytes.to_vec()),
+        _ => long_copy_of(bytes),
     }
-    copy.extend_from_slice(bytes);
+}
+
+#[cold]
+fn long_copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    append_copy(&mut copy, bytes)?;
     Ok(copy)
 }
 
 /// Makes room for `bytes` more bytes in `to`.
 ///
 /// # Errors
-/// `NoMemory`; `to` is then unchanged.
+/// `NoRoom`; `to` is then unchanged.
 #[cold]
 pub fn make_room(to: &mut Vec<u8>, bytes: usize) -> Result<()> {
     match to.try_reserve(bytes) {
         Err(_) if !planted("record: a copy for which memory is missing aborts") => {
-            Err(Error::NoMemory { bytes: to.len().saturating_add(bytes) })
+            Err(NoRoom(to.len().saturating_add(bytes)))
         }
         _ => Ok(()),
     }
@@ -49,6 +71,7 @@ pub fn make_room(to: &mut Vec<u8>, bytes: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{append_copy, copy_of, make_room};
+    use crate::Error;
 
     #[test]
     fn copies_are_equal_to_their_sources_and_too_long_copies_are_refused() {
@@ -56,7 +79,8 @@ mod tests {
         append_copy(&mut all, b"bc").expect("three bytes");
         append_copy(&mut all, b"").expect("no byte more");
         assert_eq!((&all[..], copy_of(b"xyz").expect("three bytes")), (&b"abc"[..], b"xyz".to_vec()));
-        let refused = make_room(&mut all, usize::MAX / 2).expect_err("no process has that much memory").to_string();
+        let refused = make_room(&mut all, usize::MAX / 2).expect_err("no process has that much memory");
+        let refused = Error::from(refused).to_string();
         assert!(refused.contains("no memory") && refused.contains("ulimit -v"), "{refused}");
         assert_eq!(all, b"abc");
     }

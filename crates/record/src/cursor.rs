@@ -89,7 +89,7 @@ impl<W: Walk> Cursor<W> {
 
     fn found(&self, found: bool) -> Found<W> {
         let copied = |(key, value)| copy_of(value).map(|value| (W::owned(key), value));
-        self.record().filter(|_| found).map(copied).transpose()
+        Ok(self.record().filter(|_| found).map(copied).transpose()?)
     }
 
     /// Notes the outcome of a search.

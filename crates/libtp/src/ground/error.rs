@@ -326,6 +326,13 @@ macro_rules! sorted {
     };
 }
 
+impl From<libtp_record::copies::NoRoom> for Error {
+    #[cold]
+    fn from(missing: libtp_record::copies::NoRoom) -> Error {
+        libtp_record::Error::from(missing).into()
+    }
+}
+
 impl From<vista::Error> for Error {
     fn from(error: vista::Error) -> Error {
         match error {
