@@ -5,8 +5,8 @@ use rio::planted;
 
 use crate::Error;
 
-/// There is no memory for this number of bytes. A hot path returns this in place of [`Error`], because it is as small as a
-/// vector.
+/// There is no memory for this number of bytes. A hot path returns this type in place of [`Error`], because the type is
+/// as small as a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom(pub usize);
 

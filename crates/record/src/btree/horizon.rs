@@ -1,4 +1,4 @@
-//! Which earlier versions of records a rollback or a snapshot may still need.
+//! The horizon: it tells which earlier versions of records a rollback or a snapshot may still need.
 
 use std::cell::OnceCell;
 
